@@ -118,6 +118,9 @@ class Settings:
     lag_limit_s: int
     """An alert is raised where the micro-batch lane is further behind than so many seconds at its
     rate, and for two minutes does not get nearer."""
+    fresh_within_ms: str
+    """Milliseconds from Kafka to an answer, by view or source, as `per_card=2000,payments=10000`:
+    its owner is alerted where the events of a minute (p99) take longer."""
     alert_again_s: int
     """Seconds after which an incident that lasts pages again."""
     probes_metrics: str
@@ -275,6 +278,7 @@ class Settings:
             probes=_choice("SLICEWISE_PROBES", text("probes", "on"), ("on", "off")),
             probe_limit_ms=number("probe_limit_ms", 30_000),
             lag_limit_s=number("lag_limit_s", 60),
+            fresh_within_ms=_checked_deadlines(text("fresh_within_ms", "")),
             alert_again_s=number("alert_again_s", 4 * 3600),
             probes_metrics=_checked_address(
                 "SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")
@@ -299,6 +303,11 @@ class Settings:
             spark_jars=path("spark_jars", home / ".jars/spark"),
             kafka_jars=path("kafka_jars", home / ".jars/kafka"),
         )
+
+    @property
+    def freshness_deadlines(self) -> dict[str, int]:
+        """View or source -> milliseconds within which its events are to be in answers."""
+        return _deadlines(self.fresh_within_ms)
 
     @property
     def runbook_url(self) -> str:
@@ -414,6 +423,29 @@ def _check_url(variable: str, value: str, schemes: tuple[str, ...]) -> None:
             expected=" or ".join(f"{scheme}://…" for scheme in schemes),
             next_step="correct the variable, or leave it out",
         )
+
+
+def _checked_deadlines(text: str) -> str:
+    try:
+        _deadlines(text)
+    except ValueError as error:
+        raise SettingsError(
+            f"{text!r} names no deadlines",
+            where="SLICEWISE_FRESH_WITHIN_MS",
+            expected="view=milliseconds or source=milliseconds, comma separated, each above 0",
+            next_step="correct the variable, or leave it out",
+        ) from error
+    return text
+
+
+def _deadlines(text: str) -> dict[str, int]:
+    deadlines = dict[str, int]()
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, ms = part.partition("=")
+        if not name.strip() or int(ms) <= 0:
+            raise ValueError(part)
+        deadlines[name.strip()] = int(ms)
+    return deadlines
 
 
 def _checked_address(variable: str, value: str) -> str:

@@ -9,6 +9,7 @@ function inbox(incidents, now) {
     const open = !i.over_us, says = el("div"), what = el("div");
     says.append(el("div", i.error));
     if (i.attempts) says.append(el("div", `Tried: ${i.attempts}`, "soft"));
+    if (i.undelivered && open) says.append(el("div", `Nobody was paged: ${i.undelivered}`, "bad"));
     if (i.next_step && open) says.append(el("div", `Next: ${i.next_step}`));
     what.append(el("div", i.event), el("div", i.task ? `${i.dag}.${i.task}` : i.dag, "soft"));
     const state = open ? `open for ${span((now - i.opened_us) / 1e6)}` : `over after ${span((i.over_us - i.opened_us) / 1e6)}`;

@@ -14,8 +14,18 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import (
+    AsyncCallback,
+    DeadlineAlert,
+    DeadlineReference,
+    RetryDecision,
+    RetryPolicy,
+)
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+)
 
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
@@ -32,6 +42,7 @@ from slicewise.lifecycle.health.alerts import (
     OWNER,
     Alert,
     Matter,
+    Missed,
     alert,
     channels,
     deadline_alert,
@@ -45,8 +56,9 @@ from slicewise.local.servers.inbox import Inbox
 from slicewise.log import event as log_event
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise_airflow.channels import send
+from slicewise_airflow.channels import reason_of, send
 from slicewise_airflow.pages.docs import base
+from slicewise_airflow.record import first_failure_us, keep_failed_try
 
 CHECKS = ("check", "check_again")
 """Tasks that check."""
@@ -83,17 +95,19 @@ def page(context: Mapping[str, Any]) -> None:
         settle_causes([_name(instance)])  # it was judged
     elif isinstance(error, CheckRed):
         reasons = [message.removeprefix("the check is red: ")]
-        _page_of(instance, "check_red", reasons, owner=_owner(context))
+        owner, began_us = _owner_of_all(error.concerned), first_failure_us(context)
+        _page_of(instance, "check_red", reasons, owner=owner, began_us=began_us)
         settle_causes(["check_not_made"])
     elif server := _server_away(error):
         cause, reason = server
         matter: Matter = "store" if cause == STORE else "broker_away"
-        _page_of(instance, matter, [reason, f"{_name(instance)} failed: {message}"], cause)
+        reasons = [reason, f"{_name(instance)} failed: {message}"]
+        _page_of(instance, matter, reasons, cause, began_us=first_failure_us(context))
     elif cause := _server_was_away(context):
         log_event("task_not_paged", task=_name(instance), cause=cause, error=message)
     elif isinstance(error, CheckNotMade) or instance.task_id in CHECKS:
         reasons = [message.removeprefix("the check could not be made: ")]
-        _page_of(instance, "check_not_made", reasons)
+        _page_of(instance, "check_not_made", reasons, began_us=first_failure_us(context))
     else:
         _page(
             alert(
@@ -105,7 +119,9 @@ def page(context: Mapping[str, Any]) -> None:
                 runbook_base=base(),
                 tries=int(getattr(instance, "try_number", 1) or 1),
                 owner=_owner(context),
-            )
+                next_step=str(getattr(error, "next_step", "") or "") if lasts(error) else "",
+            ),
+            first_failure_us(context),
         )
 
 
@@ -129,11 +145,39 @@ def settle(context: Mapping[str, Any]) -> None:
     settle_causes(over)
 
 
+class UnlessLasting(RetryPolicy):  # type: ignore[misc]  # Airflow is opaque to the type checker here
+    """A task is tried again, as often as it says, unless its error would come again: a wrong
+    definition, parameter or setting, a program or a connection that is not there."""
+
+    def evaluate(
+        self,
+        exception: BaseException,
+        try_number: int,  # noqa: ARG002
+        max_tries: int,  # noqa: ARG002
+        context: object = None,  # noqa: ARG002
+    ) -> RetryDecision:
+        if lasts(exception):
+            return RetryDecision.fail("another try would fail for the same reason")
+        return RetryDecision.default()
+
+    def serialize(self) -> dict[str, Any]:
+        """Nothing: it has no settings."""
+        return {}
+
+
+def lasts(error: object) -> bool:
+    """Tells whether another try would meet the same error: somebody has to change something."""
+    given = AirflowFailException | AirflowNotFoundException
+    return isinstance(error, given) or bool(getattr(error, "lasting", False))
+
+
 _SHOWING = frozenset({"hour"})
 """Tasks that only show what was done."""
 DEFAULTS: Mapping[str, Any] = {
     "owner": OWNER,
+    "retry_policy": UnlessLasting(),
     "on_failure_callback": page,
+    "on_retry_callback": keep_failed_try,
     "on_success_callback": settle,
 }
 """Arguments that each task of slicewise's DAGs has."""
@@ -166,6 +210,8 @@ def page_parts(context: Mapping[str, Any], parts: Mapping[Part, Sequence[str]]) 
         causes = [f"driver.{name}" for name, of in PARTS.items() if of == part]
         if part != STORE:
             causes.append(BROKER)
+        if part in AGING:  # an owner was told of the same
+            causes += sorted(key for key in opened if key.startswith("fresh."))
         cause = next((cause for cause in causes if cause in opened), part)
         if part in AGING and cause == part and _was_away(kept, PROBED_S):
             log_event("part_not_paged", part=part, reasons="; ".join(reasons))
@@ -240,6 +286,32 @@ def page_lag(instance: Any, notice: Notice, began_us: int = 0) -> None:
     _page_of(instance, matter, [notice.text], cause, owner=owner, began_us=began_us)
 
 
+def page_freshness(instance: Any, missed: Missed) -> None:
+    """Tells the owner of a view or a source that its deadline of freshness is missed."""
+    owner = _owner_of(missed.of)
+    _page_of(instance, "freshness", [missed.text], missed.cause, owner=owner)
+
+
+def page_overdue(instance: Any, missed: Missed) -> None:
+    """Tells that a job has not reported in time."""
+    _page_of(instance, "overdue", [missed.text], missed.cause)
+
+
+def explained(cause: str, since_s: float) -> bool:
+    """Tells whether an incident of another cause explains a deadline that is missed: one of the
+    job's own tasks, or of a driver or server that is lost or falls behind, or was until so long
+    ago."""
+    since_us = SystemClock().now_us() - int(since_s * 1e6)
+    kind, _, of = cause.partition(".")
+    if kind == "fresh":
+        begins: tuple[str, ...] = (STORE, BROKER, "stream", "tail", "driver.", "lag.")
+    else:  # a run of it that failed, or is not over in time
+        begins = (STORE, BROKER, of)
+    return any(
+        one.key.startswith(begins) and (one.is_open or one.over_us >= since_us) for one in _kept()
+    )
+
+
 def remind(keys: Collection[str]) -> None:
     """Pages again for those of these causes that last, where that is due."""
     if any(incident.is_open and incident.key in keys for incident in _kept()):
@@ -280,7 +352,7 @@ def _name(instance: Any) -> str:
 def _server_away(error: object) -> tuple[str, str] | None:
     """The server for whose absence a task failed, and what it says; none where all answer, or
     another try would meet the same error."""
-    if isinstance(error, AirflowFailException):
+    if lasts(error):
         return None
     try:
         settings = Settings.load()
@@ -298,8 +370,7 @@ def _server_was_away(context: Mapping[str, Any]) -> str:
     empty where none did, or another try would meet the same error."""
     instance, run = context["task_instance"], context.get("dag_run")
     began = getattr(run, "start_date", None)
-    lasting = isinstance(context.get("exception"), AirflowFailException)
-    if lasting or began is None or instance.dag_id in BY_HAND:
+    if lasts(context.get("exception")) or began is None or instance.dag_id in BY_HAND:
         return ""
     kept, since_us = _kept(), int(began.timestamp() * 1e6)
     away = (key for key in (STORE, BROKER) if incidents.changed_since(kept, key, since_us))
@@ -309,6 +380,12 @@ def _server_was_away(context: Mapping[str, Any]) -> str:
 def _owner(context: Mapping[str, Any]) -> str:
     """Owner of the view that a run is about; the platform's where it is about none."""
     return _owner_of(dict(context.get("params") or {}).get("view"))
+
+
+def _owner_of_all(names: Collection[str]) -> str:
+    """Owner of these views; the platform's where they have several, or none."""
+    owners_of = {_owner_of(name) for name in names}
+    return owners_of.pop() if len(owners_of) == 1 else OWNER
 
 
 def _owner_of(name: object) -> str:
@@ -391,17 +468,17 @@ def _write(sent: Alert, *, paged: bool) -> None:
 def _deliver(pages: Iterable[Alert]) -> None:
     configured = channels(os.environ)
     for sent in pages:
-        delivered = 0
+        reasons = []
         for channel in configured:
             try:
                 send(channel, sent)
-                delivered += 1
             except Exception as error:  # noqa: BLE001
                 # its own text may carry the address, which is a secret
-                warning("alert_not_delivered", kind=channel.kind, error=type(error).__name__)
-        if configured and not delivered and not sent.over:
-            _changed(partial(_dropped, sent.key))
+                reasons.append(reason_of(channel, error))
+                warning("alert_not_delivered", kind=channel.kind, error=reasons[-1])
+        if configured and len(reasons) == len(configured) and not sent.over:
+            _changed(partial(_dropped, sent.key, "; ".join(reasons)))
 
 
-def _dropped(key: str, before: Incidents, _now_us: int) -> Step:
-    return incidents.not_delivered(before, key), ()
+def _dropped(key: str, why: str, before: Incidents, _now_us: int) -> Step:
+    return incidents.not_delivered(before, key, why), ()

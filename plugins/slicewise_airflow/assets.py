@@ -17,8 +17,9 @@ from slicewise.lifecycle.jobs import compacted_hours
 from slicewise.lifecycle.reports import hour_summaries
 from slicewise_airflow.alerts import settle_causes
 from slicewise_airflow.api import is_superseded
+from slicewise_airflow.commands import JobRefused
 from slicewise_airflow.notes import hour_note, leave
-from slicewise_airflow.spark import JobRefused, run_of
+from slicewise_airflow.spark import run_of
 
 _GROUP = "slicewise"
 HOURS = Asset("slicewise_hours", "x-slicewise://hours", group=_GROUP)

@@ -54,6 +54,16 @@ def send(channel: Channel, alert: Alert) -> str:
     return str(answered)
 
 
+def reason_of(channel: Channel, error: Exception) -> str:
+    """Reason why a channel did not take an alert, without any address."""
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    if isinstance(error, AirflowNotFoundException):
+        name = "smtp_default" if channel.kind == "smtp" else channel.target
+        return f"{channel.variable}: Airflow has no connection {name}"
+    return f"{channel.variable}: {type(error).__name__}"
+
+
 def send_test(channel: Channel, alert: Alert) -> Delivery:
     """Sends a test alert, and tells what came back or why nothing did, without any address."""
     try:

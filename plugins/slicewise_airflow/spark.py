@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from slicewise.lifecycle.jobs import SPARK_POOL, Run
 from slicewise.lifecycle.lineage.steps import Scope
@@ -34,7 +34,7 @@ from slicewise.lifecycle.reports import (
 from slicewise.log import event
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import page_records, settle_records
-from slicewise_airflow.commands import run_program
+from slicewise_airflow.commands import JobRefused, run_program
 from slicewise_airflow.lineage import facets_of, parent_variables
 from slicewise_airflow.notes import leave, note_of
 from slicewise_airflow.record import record, starting
@@ -50,10 +50,6 @@ class Failure:
 
     error: JobFailed
     report: Mapping[str, object]
-
-
-class JobRefused(JobFailed, AirflowFailException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
-    """A job failed for a reason that another try would meet again: its task is tried no more."""
 
 
 class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
@@ -152,7 +148,8 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:  # noqa: ARG002
         """The failure that a job raises and leaves on the page when it ended badly."""
         kind = JobRefused if reader.lasting else JobFailed
-        failed = kind(f"job {self.job!r} failed: {reader.why}", next_step="its output stands above")
+        what = f"job {self.job!r} failed: {reader.why}"
+        failed = kind(what, next_step=reader.next_step or "its output stands above")
         return Failure(failed, reader.report or {})
 
     def _classes(self, settings: Settings, context: Any) -> AbstractContextManager[str]:

@@ -15,8 +15,10 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle.deployed import Deployed
+from slicewise.lifecycle.findings import missed_jobs
+from slicewise.lifecycle.health.alerts import Missed
 from slicewise.lifecycle.health.judge import Health, Limits, Part
-from slicewise.lifecycle.health.overview import health_of
+from slicewise.lifecycle.health.overview import JOBS, health_of, late_of
 from slicewise.lifecycle.health.watch import Watch
 from slicewise.log import event as log_event
 from slicewise.settings import Settings
@@ -109,8 +111,11 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
             if await supervisor.look():
                 return {"outcome": "ensure", "deadline_s": self.deadline_s}
             if time.monotonic() >= next_s:
-                health, deployed = await asyncio.to_thread(look, limits, frozenset(supervisor.ill))
+                health, deployed, missed = await asyncio.to_thread(
+                    look, limits, frozenset(supervisor.ill)
+                )
                 await supervisor.look_at_deployment(deployed)
+                await supervisor.look_at_deadlines(missed)
                 looks += 1
                 if "store" in health.parts:
                     supervisor.server_was_away()
@@ -152,18 +157,25 @@ def _outcome(
     return {"outcome": outcome, "reasons": list(reasons), "looks": looks, "parts": parts}
 
 
-def look(limits: Limits, supervised: Collection[Part] = ()) -> tuple[Health, Deployed | None]:
+Look = tuple[Health, Deployed | None, tuple[Missed, ...] | None]
+"""Health of the stream, what is deployed, and deadlines that are missed; None where a store that is
+away says nothing of them."""
+
+
+def look(limits: Limits, supervised: Collection[Part] = ()) -> Look:
     """One look at the stream, through the status that its drivers write into the store, and at what
     is deployed. supervised: parts that are known to be lost, and are being started again."""
     from slicewise.stores.online.redis.status import read_status
 
     try:
         settings = Settings.load()
-        status = read_status(settings.redis_url)
+        status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:
-        return Health.of({"store": Health((f"it cannot be asked: {error.what}",))}), None
-    limits = replace(limits, probe_ms=float(settings.probe_limit_ms))
-    return health_of(status, limits, supervised), Deployed.of(status)
+        return Health.of({"store": Health((f"it cannot be asked: {error.what}",))}), None, None
+    stated = Limits.of(settings)
+    limits = replace(limits, probe_ms=stated.probe_ms, fresh_within_ms=stated.fresh_within_ms)
+    health = health_of(status, limits, supervised)
+    return health, Deployed.of(status), (*late_of(status, limits), *missed_jobs(status))
 
 
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,9 @@ from typing import Any
 from slicewise.lifecycle import absence, lagging, restarts, supervision
 from slicewise.lifecycle import deployed as deployments
 from slicewise.lifecycle.deployed import Deployed, DriverState
+from slicewise.lifecycle.findings import DAGS, EVERY_S
+from slicewise.lifecycle.health.alerts import Missed, fresh_cause, overdue_cause
+from slicewise.lifecycle.health.deadlines import Deadlines
 from slicewise.lifecycle.health.judge import Part
 from slicewise.lifecycle.supervision import MICROBATCH, NAMED, PARTS, DriverLook, Supervised
 from slicewise.local.servers import drivers
@@ -25,9 +28,12 @@ from slicewise.settings import Settings
 from slicewise_airflow.alerts import (
     BROKER,
     aftermath,
+    explained,
     page_broker,
     page_driver,
+    page_freshness,
     page_lag,
+    page_overdue,
     page_undone,
     remind,
     settle_causes,
@@ -39,6 +45,8 @@ BROKER_EVERY_S = 10.0
 """Seconds between two looks at a broker while drivers are well."""
 AFTERMATH_S = 120.0
 """Seconds after a server's absence in which a driver that is lost is part of it."""
+DEADLINE_LOOKS = 6
+"""Looks at the store for which a deadline is missed before its owner is told: half a minute."""
 TENDED_EVERY_S = 60.0
 """Seconds between two looks at open incidents."""
 
@@ -65,6 +73,7 @@ class Supervisor:
         """Time before which no driver is judged by its words."""
         self._broker_next_s = 0.0
         self._tended_next_s = 0.0
+        self._deadlines = Deadlines(DEADLINE_LOOKS)
         self._well: frozenset[str] = frozenset()
         self._notices: set[asyncio.Task[None]] = set()
         self._tending: asyncio.Task[None] | None = None
@@ -125,6 +134,7 @@ class Supervisor:
         well = frozenset[str](part for part in recovered if part not in self.ill)
         if self._broker_next_s and not self._absence.reason:
             well |= {BROKER}
+        well |= self._deadlines.over
         at_work = self._tending is not None and not self._tending.done()
         if at_work or (well <= self._well and time.monotonic() < self._tended_next_s):
             return
@@ -133,6 +143,7 @@ class Supervisor:
         lasting |= {f"lag.{source}" for source, lag in self._lags.items() if lag.notified}
         if self._absence.notified:
             lasting.add(BROKER)
+        lasting |= self._deadlines.notified
         self._tending = asyncio.create_task(self._tended(tuple(self._notices), well, lasting))
 
     def close(self) -> None:
@@ -162,6 +173,22 @@ class Supervisor:
         for notice in notices:
             lag = self._lags.get(notice.text.partition(":")[0])
             self._notify(page_lag, notice, 0 if lag is None else lag.first_us)
+
+    async def look_at_deadlines(self, missed: Sequence[Missed] | None) -> None:
+        """Tells of deadlines that were missed look after look, and that no other incident explains.
+        missed: by the store's status; None where it does not answer."""
+        if missed is None or self._away:
+            return
+        agreed = {fresh_cause(name) for name in self.settings.freshness_deadlines}
+        watched = agreed | {overdue_cause(DAGS[job]) for job in EVERY_S}
+        by_cause = {one.cause: one for one in missed}
+        self._deadlines = self._deadlines.after(by_cause, watched)
+        for cause in sorted(self._deadlines.due):
+            if await asyncio.to_thread(explained, cause, AFTERMATH_S):
+                continue
+            self._deadlines = self._deadlines.notifying([cause])
+            page = page_freshness if cause in agreed else page_overdue
+            self._notify(page, by_cause[cause])
 
     async def look_at_deployment(self, deployed: Deployed | None) -> None:
         """Undoes a deployment under which a driver cannot live, where one is known to be good.

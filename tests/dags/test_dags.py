@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import CronPartitionTimetable, PartitionedAssetTimetable
+from airflow.sdk import CronPartitionTimetable, PartitionedAssetTimetable, RetryAction
 from airflow.sdk._shared.module_loading import import_string
 from airflow.sdk.exceptions import ParamValidationError
 from slicewise_airflow import alerts, assets
 
+from slicewise.errors import SettingsError
 from slicewise.lifecycle.findings import DAGS, EVERY_S
 from slicewise.lifecycle.health.overview import JOBS
 from slicewise.lifecycle.jobs import SPARK_POOL
@@ -28,6 +29,7 @@ EXPECTED = {
     "build_training_set",
     "check_consistency",
     "check_expectations",
+    "check_open_hour",
     "compact_slices",
     "drain_stream",
     "ingest_stream",
@@ -162,6 +164,15 @@ def test_spark_jobs_alone_wait_for_their_pool(bag: DagBag) -> None:
     assert {task.pool for task in tasks} == {SPARK_POOL, "default_pool"}
 
 
+def test_every_task_that_is_tried_again_is_so_by_the_kind_of_its_error(bag: DagBag) -> None:
+    tasks = [task for dag in bag.dags.values() for task in dag.tasks if task.retries]
+    assert len(tasks) > 10
+    wrong = SettingsError("a setting is wrong")
+    for task in tasks:
+        decision = task.retry_policy.evaluate(wrong, 1, task.retries)
+        assert decision.action is RetryAction.FAIL, f"{task.dag_id}.{task.task_id}"
+
+
 def test_expectations_follow_a_compaction_and_nothing_waits_for_them(bag: DagBag) -> None:
     dag = bag.dags["check_expectations"]
     assert dag.timetable.asset_condition == assets.COMPACTED
@@ -212,6 +223,7 @@ def test_what_runs_by_the_clock_has_a_deadline_that_its_triggerer_can_call(bag: 
     scheduled = {
         "check_consistency",
         "check_expectations",
+        "check_open_hour",
         "compact_slices",
         "maintain_iceberg",
         "sweep_expired",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,11 +17,13 @@ from airflow.sdk.exceptions import AirflowSkipException
 from pagerduty import EventsApiV2Client
 from slicewise_airflow import alerts, record
 from slicewise_airflow.alerts import NotWell, page, page_parts, page_records, settle
-from slicewise_airflow.spark import JobRefused
+from slicewise_airflow.commands import JobRefused
 from slicewise_airflow.stream import StreamHealth
 from slicewise_airflow.supervise import Supervisor
 
+from slicewise.errors import SettingsError
 from slicewise.lifecycle.checking import CheckNotMade, CheckRed
+from slicewise.lifecycle.reports import JobFailed
 from slicewise.local.servers import drivers
 from slicewise.local.servers.inbox import Inbox
 from slicewise.settings import Settings
@@ -280,7 +284,7 @@ def test_a_watch_pages_again_for_what_lasts(receiver: Receiver) -> None:
     tended({"stream"}, away)
     tended({"stream"}, away)
     assert receiver.events() == ["broker_away", "broker_away"]
-    assert "(open for 0 s, met once)" in receiver.posts[1]["error"]
+    assert re.search(r"\(open for \d+ s, met once\)", receiver.posts[1]["error"])
 
 
 def test_a_pager_takes_an_incident_by_its_key_and_resolves_it(
@@ -304,6 +308,53 @@ def test_a_pager_takes_an_incident_by_its_key_and_resolves_it(
     assert (first["payload"]["severity"], last["payload"]["severity"]) == ("critical", "info")
     assert first["payload"]["custom_details"]["owner"] == "slicewise"
     assert "Next: read the task's log" in first["payload"]["summary"]
+
+
+def test_a_page_that_no_channel_took_is_told_with_the_reason_until_one_takes_it(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = os.environ["SLICEWISE_ALERT_WEBHOOK"]
+    monkeypatch.delenv("SLICEWISE_ALERT_WEBHOOK")
+    monkeypatch.setenv("SLICEWISE_ALERT_SLACK_CONN", "on-call")
+    failed(task())
+    (incident,) = Inbox(Settings.load()).read()
+    reason = "SLICEWISE_ALERT_SLACK_CONN: Airflow has no connection on-call"
+    assert (incident.undelivered, incident.paged_us, incident.pages) == (reason, 0, 0)
+    assert f'alert_not_delivered kind=slack error="{reason}"' in caplog.text
+    monkeypatch.setenv("SLICEWISE_ALERT_WEBHOOK", url)
+    failed(task())
+    (incident,) = Inbox(Settings.load()).read()
+    assert (incident.undelivered, incident.pages) == ("", 1)
+    assert receiver.events() == ["task_failed"]
+
+
+@pytest.mark.parametrize(
+    ("error", "error_words", "next_step"),
+    [
+        (
+            SettingsError("'foo' is no usable address", next_step="correct the variable"),
+            "'foo' is no usable address",
+            "correct the variable",
+        ),
+        (
+            JobRefused("job 'backfill' failed: no view 'x'", next_step="slicewise plan lists them"),
+            "job 'backfill' failed: no view 'x'",
+            "slicewise plan lists them",
+        ),
+        (
+            JobFailed("job 'compact' failed: OSError: [Errno 28] No space left on device"),
+            "job 'compact' failed: OSError: [Errno 28] No space left on device",
+            "make room on the disk, then clear the task: nothing of it is half done",
+        ),
+    ],
+    ids=["a wrong setting", "a wrong parameter", "a full disk"],
+)
+def test_a_page_says_what_was_wrong_and_what_mends_it(
+    error: Exception, error_words: str, next_step: str, receiver: Receiver
+) -> None:
+    page({"exception": error, "task_instance": task()})
+    (post,) = receiver.posts
+    assert (post["error"], post["next_step"]) == (error_words, next_step)
 
 
 def test_the_inbox_has_all_of_it() -> None:

@@ -15,14 +15,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.sdk import RetryAction
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSkipException,
+    TaskDeferred,
+)
 from slicewise_airflow import assets
-from slicewise_airflow.alerts import page, page_deadline, page_records
+from slicewise_airflow.alerts import UnlessLasting, page, page_deadline, page_records
 from slicewise_airflow.check import CheckJob, GateClosed, RecomputeJob, require_gate
-from slicewise_airflow.commands import run_command
-from slicewise_airflow.spark import JobRefused, SparkJob
+from slicewise_airflow.commands import JobRefused, run_command
+from slicewise_airflow.spark import SparkJob
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 
+from slicewise.errors import DefinitionError, ServerError, SettingsError, StoreUnavailable
 from slicewise.features import own
 from slicewise.lifecycle.checking import CheckNotMade, CheckRed
 from slicewise.lifecycle.health.overview import job_record
@@ -259,6 +266,63 @@ def test_a_command_that_fails_says_its_last_words(program: Any) -> None:
         run_command("sweep", "--json")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "lasting", "message"),
+    [
+        (
+            ("dataset", "build", "--spine", "gone.parquet", "--features", "a:b", "--out", "x.csv"),
+            True,
+            "gone.parquet cannot be read as Parquet: there is no such file",
+        ),
+        (("stream", "drain", "--wait-s", "soon"), True, "argument --wait-s: invalid float value"),
+        (("sweep", "--json"), False, "the store does not answer"),
+    ],
+    ids=["a file that is not there", "a wrong parameter", "a store that is away"],
+)
+def test_a_command_is_tried_again_unless_the_reason_lasts(
+    arguments: tuple[str, ...],
+    lasting: bool,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
+    with pytest.raises(JobFailed, match=message) as failed:
+        run_command(*arguments)
+    decision = UnlessLasting().evaluate(failed.value, 1, 3)
+    assert (decision.action is RetryAction.FAIL) is lasting
+    if "gone.parquet" in message:
+        assert failed.value.next_step is not None
+        assert failed.value.next_step.startswith("give a file that ends in .parquet")
+
+
+@pytest.mark.parametrize(
+    ("error", "lasting"),
+    [
+        (SettingsError("SLICEWISE_LAG_LIMIT_S is no number"), True),
+        (DefinitionError("the window is no multiple of its slice"), True),
+        (AirflowNotFoundException("The conn_id `spark_default` isn't defined"), True),
+        (StoreUnavailable("the store does not answer"), False),
+        (ServerError("serving did not start"), False),
+        (OSError(28, "No space left on device"), False),
+    ],
+)
+def test_what_another_try_would_meet_again_is_not_tried_again(
+    error: Exception, lasting: bool
+) -> None:
+    decision = UnlessLasting().evaluate(error, 1, 3)
+    assert (decision.action is RetryAction.FAIL) is lasting
+
+
+def test_a_program_that_is_not_there_is_a_setting_to_correct(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICEWISE_PLATFORM_PYTHON", str(tmp_path / "bin" / "python"))
+    with pytest.raises(SettingsError, match="bin/slicewise cannot be started: No such file"):
+        run_command("sweep", "--json")
+
+
 def test_the_trigger_survives_its_serialisation() -> None:
     trigger = StreamHealthTrigger(100.0, 50.0, 5.0, 4, 30.0, 90.0)
     path, arguments = trigger.serialize()
@@ -278,7 +342,7 @@ def test_a_batch_that_hangs_under_a_live_heartbeat_fails_the_watch(
     }
     manifest = {"sources": [{"name": "flights"}]}
     status = StoreStatus(now, manifest=manifest, parts={"stream:flights": json.dumps(status_json)})
-    monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status)
+    monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda *_: status)
     task = StreamHealth(task_id="watch", for_s=60, every_s=0.001)
     with pytest.raises(TaskDeferred) as deferred:
         task.execute({"params": {}})
@@ -320,7 +384,7 @@ def looked(
 ) -> dict[str, Any]:
     """The event of a watch that looks every millisecond, of stores that answer so; its grace is
     over."""
-    monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status())
+    monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda *_: status())
     monkeypatch.setattr("slicewise.local.servers.drivers.broker_away", lambda _settings: "")
     with pytest.raises(TaskDeferred) as deferred:
         StreamHealth(task_id="watch", every_s=0.001, **given).execute({"params": {}})
@@ -541,6 +605,7 @@ def test_a_training_set_is_refused_while_the_last_check_is_red(
     record = {} if result is None else {"job:check": job_record(report, ok=False, at_us=1)}
     status = StoreStatus(1, {}, {}, record)
     monkeypatch.setattr("slicewise_airflow.check.read_status", lambda *_: status)
+    monkeypatch.setattr("slicewise_airflow.check.read_part", lambda *_: ())
     run = Run("manual", None, datetime.now(UTC), {"gate": gate})
     if not closed:
         require_gate(run)

@@ -6,18 +6,20 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
-from slicewise_airflow import api
+from slicewise_airflow import api, record, supervise
 from slicewise_airflow import stream as watching
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 from slicewise_airflow.supervise import Supervisor
 
-from slicewise.lifecycle import absence, lagging
+from slicewise.lifecycle import absence, incidents, lagging
 from slicewise.lifecycle.deployed import Deployed, Deployments
+from slicewise.lifecycle.health.alerts import Alert, Missed
 from slicewise.lifecycle.health.judge import Health
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.lifecycle.supervision import Supervised
@@ -236,6 +238,79 @@ def test_a_deployment_that_cannot_be_undone_is_left_with_the_reason(
     assert not [line for line in caplog.messages if line.startswith("deployment_undone dag=")]
 
 
+LATE = Missed("fresh.per_card", "per_card: 3.0 s, and 2.0 s are agreed", "per_card")
+OVERDUE = Missed("overdue.compact_slices", "compact_slices: overdue")
+
+
+def deadlines_looked(*looks: Sequence[Missed]) -> None:
+    """A watch that saw these deadlines missed, look after look, and ended well."""
+
+    async def look() -> None:
+        supervisor = Supervisor(Settings.load(), NAMED)
+        for missed in looks:
+            await supervisor.look_at_deadlines(missed)
+            supervisor.tend(())
+            await asyncio.sleep(0.01)
+        await supervisor.end()
+
+    asyncio.run(look())
+
+
+@pytest.fixture
+def agreed(state: StateFolder, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
+    """A platform on which a view has a deadline and an owner."""
+    monkeypatch.setenv("SLICEWISE_FRESH_WITHIN_MS", "per_card=2000")
+    monkeypatch.setattr(record, "owners", lambda: {"per_card": "risk team"})
+    monkeypatch.setattr(supervise, "TENDED_EVERY_S", 0.0)
+    return state
+
+
+@pytest.mark.usefixtures("agreed")
+def test_a_deadline_that_is_missed_is_told_to_its_owner_once_and_over_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    often = supervise.DEADLINE_LOOKS
+    deadlines_looked(*[[LATE]] * (often - 1))
+    assert "freshness_missed" not in caplog.text, "a moment is nobody's matter"
+    deadlines_looked(*[[LATE, OVERDUE]] * (often + 2))
+    deadlines_looked(*[[LATE]] * often, *[[]] * (2 * often))  # the next watch
+    lines = [line for line in caplog.messages if " dag=ingest_stream " in line]
+    overdue, late, *over = sorted(line for line in lines if "paged=True" in line)
+    assert late.startswith("freshness_missed ")
+    assert "answers are older than agreed: per_card: 3.0 s, and 2.0 s are agreed" in late
+    assert 'severity=critical owner="risk team"' in late
+    assert "docs/runbook.md#a-deadline-of-freshness-is-missed" in late
+    assert overdue.startswith("deadline_missed ")
+    assert "key=overdue.compact_slices state=open severity=warning" in overdue
+    assert [line.split()[0] for line in over] == ["incident_over"] * 2
+    assert sorted(line.partition(" key=")[2].split()[0] for line in over) == [
+        "fresh.per_card",
+        "overdue.compact_slices",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "paged"),
+    [
+        ("driver.tail", ["deadline_missed"]),
+        ("lag.payments", ["deadline_missed"]),
+        ("compact_slices.compact", ["freshness_missed"]),
+        ("store", []),
+        ("probes", ["deadline_missed", "freshness_missed"]),
+    ],
+)
+def test_a_deadline_that_another_incident_explains_is_no_page_of_its_own(
+    key: str, paged: list[str], agreed: StateFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = time.time_ns() // 1_000
+    alert = Alert("task_failed", "d", "t", "r", "e", "", "", cause=key)
+    text = incidents.to_text((incidents.Incident(alert, now, now, now),))
+    (agreed.path / "incidents.json").write_text(text)
+    deadlines_looked(*[[LATE, OVERDUE]] * (supervise.DEADLINE_LOOKS + 1))
+    events = [line.split()[0] for line in caplog.messages if "paged=True" in line]
+    assert sorted(event for event in events if event != "incident_over") == paged
+
+
 def test_a_driver_that_was_stopped_on_purpose_is_left_alone(
     state: StateFolder, tmp_path: Path
 ) -> None:
@@ -255,7 +330,7 @@ def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_words_why(
     silent = json.dumps({"state": "running", "heartbeat_us": now - 600_000_000, "lag": 0})
     manifest = {"sources": [{"name": "plays"}], "units": [{"view": "v", "source": "plays"}]}
     status = StoreStatus(now, {}, manifest, {"stream:plays": silent})
-    monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status)
+    monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda *_: status)
     task = StreamHealth(task_id="watch", for_s=0.5, every_s=0.05)
     with pytest.raises(TaskDeferred) as deferred:
         task.execute({"params": {}})
@@ -275,7 +350,7 @@ def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_words_why(
 def test_a_driver_of_another_container_is_started_by_a_task_there_and_the_watch_goes_on(
     state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "look", lambda *_: (Health(()), None))
+    monkeypatch.setattr(watching, "look", lambda *_: (Health(()), None, ()))
     calls = program(tmp_path, words="{}")
     elsewhere = json.loads(GONE) | {"namespace": "another pid:[1]"}
     state.pid_file("stream").write_text(json.dumps(elsewhere))
@@ -313,8 +388,9 @@ def test_a_watch_ends_for_a_run_that_somebody_asked_for(
         return behind
 
     monkeypatch.setattr(watching, "is_awaited", is_awaited)
+    named = {"dag": "d", "run": "r"}
     trigger = StreamHealthTrigger(
-        time.time() + 0.5, time.time() + 60, 0.05, 4, 30.0, named={"dag": "d", "run": "r"}
+        time.time() + (30 if behind else 2), time.time() + 60, 0.05, 4, 30.0, named=named
     )
 
     async def fired() -> Any:

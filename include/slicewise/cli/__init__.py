@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from types import ModuleType
 
 from slicewise.errors import SlicewiseError
 from slicewise.extras import needed
+from slicewise.lifecycle.reports import TASK
+from slicewise.log import warning
 from slicewise.settings import Settings
 
 FOLDERS = ("define", "operate", "data")
@@ -54,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(modules[arguments.command].run(arguments, Settings.load()))
     except SlicewiseError as error:
         print(f"slicewise {arguments.command}: {error}", file=sys.stderr)
+        if os.environ.get(TASK):
+            warning("job_failed", job=arguments.command, lasting=error.lasting, error=str(error))
         return 1
     except KeyboardInterrupt:
         print(

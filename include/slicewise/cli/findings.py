@@ -44,7 +44,7 @@ def picture(settings: Settings, rows: Sequence[ServiceStatus]) -> Picture:
     stores = [row for row in rows if row.name == services.REDIS]
     if not any(store.state in ("up", "external") for store in stores):
         return Picture(rows, None, of_servers)
-    limits = Limits(probe_ms=float(settings.probe_limit_ms))
+    limits = Limits.of(settings)
     try:
         status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from slicewise.errors import CodecError
 from slicewise.features import own
 from slicewise.lifecycle import incidents
-from slicewise.lifecycle.health.alerts import runbook_link
+from slicewise.lifecycle.health.alerts import Missed, overdue_cause, runbook_link
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import (
     JobLine,
@@ -21,6 +21,7 @@ from slicewise.lifecycle.health.overview import (
     beginning_of,
     health_of,
     jobs_of,
+    late_of,
     overview,
     store_reasons,
     unready_units,
@@ -72,6 +73,7 @@ def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
     return (
         *_views(summary.views),
         *_parts(status, limits),
+        *_late(status, limits),
         *(finding for job in summary.jobs for finding in _job(job, status)),
         *_never(status),
         *_accepted_gaps(status),
@@ -120,6 +122,11 @@ def _parts(status: StoreStatus, limits: Limits) -> list[Finding]:
     ]
 
 
+def _late(status: StoreStatus, limits: Limits) -> list[Finding]:
+    look = runbook_link("freshness")
+    return [Finding("freshness", missed.text, look) for missed in late_of(status, limits)]
+
+
 def _job(job: JobLine, status: StoreStatus) -> list[Finding]:
     faults = []
     # a build runs where a view is not ready: without one, none comes that would end well
@@ -157,13 +164,29 @@ def overdue_jobs(status: StoreStatus) -> frozenset[str]:
     return frozenset((*late, *_never_reported(status)))
 
 
+def missed_jobs(status: StoreStatus) -> tuple[Missed, ...]:
+    """Jobs of the clock that should have reported since they did, or once."""
+    if not status.sources:
+        return ()
+    late = {
+        one.job: f"reported last {_ago(one.age_s)}"
+        for one in jobs_of(status)
+        if _due(one.job, one.age_s)
+    }
+    late |= dict.fromkeys(_never_reported(status), "has never reported")
+    return tuple(
+        Missed(overdue_cause(DAGS[job]), f"{DAGS[job]}: {_overdue(job, reason).text}")
+        for job, reason in late.items()
+    )
+
+
 def _overdue(job: str, reason: str) -> Finding:
     every_s, dag = EVERY_S[job], DAGS[job]
     often = "every hour" if every_s == HOUR_S else f"every {every_s / HOUR_S:.0f} hours"
     return Finding(
         f"job {job}",
         f"overdue: it runs {often}, and {reason}; is {dag} paused, is Airflow up?",
-        runbook_link(dag),
+        runbook_link("overdue"),
     )
 
 
@@ -209,8 +232,10 @@ def _incident(incident: Incident) -> str:
     often = f", {incident.times} times" if incident.times > 1 else ""
     lasted = incidents.span((incident.over_us - incident.opened_us) / 1e6)
     state = "open" if incident.is_open else f"over after {lasted}"
-    alert = incident.alert
-    return f"{alert.what} since {at} UTC, {state}{often}: {alert.error}"
+    alert, nobody = incident.alert, ""
+    if incident.is_open and incident.undelivered:
+        nobody = f"; nobody was paged: {incident.undelivered}"
+    return f"{alert.what} since {at} UTC, {state}{often}: {alert.error}{nobody}"
 
 
 def _ago(seconds: float) -> str:

@@ -40,6 +40,8 @@ class Incident:
     """Time at which it was over; 0 while it is open."""
     began_us: int = 0
     """Time since which the fault was seen, before anybody was paged; 0 where nobody saw it."""
+    undelivered: str = ""
+    """Reasons why no channel took the last page; empty where one did, or none is configured."""
 
     @property
     def key(self) -> str:
@@ -112,10 +114,10 @@ def reminded(incidents: Incidents, keys: Collection[str], now_us: int, again_us:
     return after, tuple(pages)
 
 
-def not_delivered(incidents: Incidents, key: str) -> Incidents:
+def not_delivered(incidents: Incidents, key: str, why: str = "") -> Incidents:
     """No channel took the last page of a cause: the next time that it is met it pages."""
     return tuple(
-        replace(one, paged_us=0, pages=max(0, one.pages - 1))
+        replace(one, paged_us=0, pages=max(0, one.pages - 1), undelivered=why)
         if one.is_open and one.key == key
         else one
         for one in incidents
@@ -133,7 +135,7 @@ def _ended(incidents: Incidents, incident: Incident | None, alert: Alert, now_us
 
 def _changed(incidents: Incidents, after: Incident, now_us: int, pages: tuple[Alert, ...]) -> Step:
     if pages:
-        after = replace(after, paged_us=now_us, pages=after.pages + 1)
+        after = replace(after, paged_us=now_us, pages=after.pages + 1, undelivered="")
     same = (after.key, after.opened_us)
     return tuple(after if (one.key, one.opened_us) == same else one for one in incidents), pages
 

@@ -126,19 +126,32 @@ def realtime_sources(manifest: Mapping[str, Any]) -> frozenset[str]:
     By the rule of `no_realtime`, for whoever reads the JSON alone: Airflow's triggerer and its
     page.
     """
+    return frozenset(str(unit.get("source")) for unit in _written(manifest))
+
+
+def realtime_views(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Names of the views that the real-time lane writes all units of, from a deployment's JSON."""
+    every = {str(unit.get("view")) for unit in manifest.get("units", ())}
+    written = [id(unit) for unit in _written(manifest)]
+    return frozenset(
+        every - {str(u.get("view")) for u in manifest.get("units", ()) if id(u) not in written}
+    )
+
+
+def _written(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ids = {
         source["name"]: source["dedupe"]["column"]
         for source in manifest.get("sources", ())
         if source.get("dedupe")
     }
-    return frozenset(
-        str(unit.get("source"))
+    return [
+        unit
         for unit in manifest.get("units", ())
         if _no_realtime(
             ids.get(unit.get("source")), [name for name, _ in unit.get("functions", ())]
         )
         is None
-    )
+    ]
 
 
 def _no_realtime(id_column: str | None, functions: Sequence[str]) -> str | None:

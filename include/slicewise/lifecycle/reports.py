@@ -17,6 +17,9 @@ _EVENT = re.compile(r'\bjob_failed\b.* error=("(?:[^"\\]|\\.)*"|\S+)')
 _LASTING = re.compile(r"\bjob_failed\b.* lasting=True ")
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)+[A-Z]\w*: \S|[A-Z]\w*(?:Error|Exception): \S")
 
+TASK = "SLICEWISE_TASK"
+"""Variable of a command that a task runs: it then also writes the event of its failure, as jobs
+do."""
 Report = Mapping[str, object]
 SLICE_COLUMNS = ("view", "unit", "hour", "slice", "events", "entities", "late", "bytes")
 
@@ -37,6 +40,8 @@ class ReportReader:
     last_line: str = ""
     error_line: str = ""
     """Words of the job's own event of its failure, or the exception that a traceback ends with."""
+    next_step: str = ""
+    """Next step by the same event."""
     lasting: bool = False
     """Tells whether that event says that another try would fail for the same reason."""
 
@@ -47,6 +52,7 @@ class ReportReader:
                 self.report = report
             self.last_line = line.strip() or self.last_line
             self.error_line = error_in(line) or self.error_line
+            self.next_step = next_step_in(line) or self.next_step
             self.lasting = self.lasting or _LASTING.search(line) is not None
             yield line
 
@@ -74,11 +80,22 @@ class ReportReader:
 
 def error_in(line: str) -> str | None:
     """The error that a line of output tells of, in one line."""
-    match = _EVENT.search(line)
-    if match:
-        text = str(json.loads(match[1])) if match[1].startswith('"') else match[1]
+    if text := _failure_in(line):
         return text.partition("\n")[0]
     return line.strip() if _EXCEPTION.match(line) else None
+
+
+def next_step_in(line: str) -> str:
+    """The next step that a job's own event of its failure names; empty where it names none."""
+    lines = map(str.strip, _failure_in(line).splitlines())
+    return next((one.partition(": ")[2] for one in lines if one.startswith("next step: ")), "")
+
+
+def _failure_in(line: str) -> str:
+    match = _EVENT.search(line)
+    if not match:
+        return ""
+    return str(json.loads(match[1])) if match[1].startswith('"') else match[1]
 
 
 def report_in(line: str) -> Report | None:

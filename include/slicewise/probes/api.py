@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 from slicewise import log
 from slicewise.features.own import REF
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 5.0
+"""Seconds after which an API that hangs is asked anew: well within the time for which a prober may
+be silent, which is not to blame."""
 
 
 @dataclass

@@ -46,9 +46,9 @@ def streaming(client: redis.Redis) -> None:
 def test_a_first_leaderboard_is_waited_for_from_its_deployment_and_from_the_start_of_its_driver(
     redis_server: RedisServer, store: redis.Redis
 ) -> None:
-    def looked(**limits: int) -> Health:
+    def looked(start_us: int = 120_000_000) -> Health:
         streaming(store)
-        return health_of(read_status(redis_server.url), Limits(**limits))
+        return health_of(read_status(redis_server.url), Limits(start_us=start_us))
 
     deployed(store)
     assert looked().well

@@ -98,6 +98,8 @@ def _list(incidents: Sequence[dict[str, Any]]) -> None:
         print(f"    {one['error']}")
         if one["attempts"]:
             print(f"    tried: {one['attempts']}")
+        if one["undelivered"] and not one["over_us"]:
+            print(f"    nobody was paged: {one['undelivered']}")
         if one["next_step"] and not one["over_us"]:
             print(f"    next: {one['next_step']}")
         print(f"    see {one['runbook']}; owner {one['owner']}")

@@ -20,6 +20,7 @@ Event = Literal[
     "emission_lost",
     "realtime_lost",
     "answers_late",
+    "freshness_missed",
     "driver_lost",
     "driver_loops",
     "deployment_undone",
@@ -40,7 +41,7 @@ Matter = (
     Part
     | Literal["driver_lost", "driver_loops", "driver_well", "broker_away", "broker_back"]
     | Literal["deployment_undone"]
-    | Literal["lagging", "caught_up"]
+    | Literal["lagging", "caught_up", "freshness", "overdue"]
     | Literal["records", "check_red", "check_not_made", "over", "alerts"]
     | Literal["expectations_critical", "expectations_warning"]
 )
@@ -65,6 +66,7 @@ ANCHORS: Mapping[str, str] = {
     "sweep_expired": "the-sweep-finds-keys",
     "check_consistency": "the-check-could-not-be-made",
     "check_expectations": "expectations-could-not-be-judged",
+    "check_open_hour": "the-open-hour-was-not-looked-at",
     "build_training_set": "a-training-set-fails",
 }
 
@@ -80,6 +82,7 @@ NEXT: Mapping[str, str] = {
     "sweep_expired": "read the task's log; keys without an expiry stay meanwhile",
     "check_consistency": "read the task's log, then trigger the check again",
     "check_expectations": "read the task's log, then trigger it again with the hour",
+    "check_open_hour": "read the task's log; the hour is checked after its compaction anyway",
     "build_training_set": "mend what the error names, then trigger it again",
 }
 """DAG -> what to do first about a task of it that failed."""
@@ -182,6 +185,20 @@ MATTERS: Mapping[Matter, _Words] = {
     "caught_up": _Words(
         "stream_caught_up", "the-stream-caught-up", "the stream has caught up", "info", ""
     ),
+    "freshness": _Words(
+        "freshness_missed",
+        "a-deadline-of-freshness-is-missed",
+        "answers are older than agreed",
+        "critical",
+        "see which lane is behind, and why: slicewise status",
+    ),
+    "overdue": _Words(
+        "deadline_missed",
+        "a-job-is-overdue",
+        "a job is overdue",
+        "warning",
+        "see whether its DAG is paused, and whether a run of it is under way",
+    ),
     "records": _Words(
         "records_bad",
         "many-records-are-bad",
@@ -221,6 +238,8 @@ MATTERS: Mapping[Matter, _Words] = {
     "alerts": _Words("alert_test", "alerts-and-where-they-go", "nothing is wrong", "info", ""),
 }
 _OVER: tuple[Event, ...] = ("driver_well", "broker_back", "stream_caught_up", "incident_over")
+_FULL = "No space left on device"
+"""Words of an operating system, and of a JVM, about a full disk."""
 _LONGEST_REASON, _LONGEST = 300, 900
 """Lengths of one reason, and of all; chat and pagers cut what is longer."""
 
@@ -404,22 +423,27 @@ def alert(
     runbook_base: str = "",
     tries: int = 1,
     owner: str = OWNER,
+    next_step: str = "",
 ) -> Alert:
     """An alert for a failed task. Of an error only its first line is told: the log has the rest.
-    tries: how often the task was tried."""
+    tries: how often the task was tried; next_step: of the error itself, where it has one that
+    helps."""
+    words = _first_line("" if error is None else str(error))
+    if _FULL in words:
+        next_step = "make room on the disk, then clear the task: nothing of it is half done"
     return Alert(
         event="task_failed",
         dag=dag,
         task=task,
         run=run,
-        error=_first_line("" if error is None else str(error)),
+        error=words,
         runbook=runbook_link(dag, runbook_base),
         url=url,
         cause=f"{dag}.{task}.{run}" if dag in BY_HAND else "",
         severity="critical" if dag in _CRITICAL_DAGS else "warning",
         owner=owner,
         attempts=f"{tries} times, and each failed" if tries > 1 else "",
-        next_step=NEXT.get(dag, ""),
+        next_step=next_step or NEXT.get(dag, ""),
     )
 
 
@@ -451,3 +475,24 @@ def over_alert(alert: Alert, history: str) -> Alert:
         attempts="",
         next_step=words.next_step,
     )
+
+
+@dataclass(frozen=True)
+class Missed:
+    """A deadline that passed."""
+
+    cause: str
+    """Cause that all alerts about it have in common."""
+    text: str
+    of: str = ""
+    """View or source that it is about; empty: a job."""
+
+
+def fresh_cause(name: str) -> str:
+    """The cause of a deadline for a view's or a source's answers."""
+    return f"fresh.{name}"
+
+
+def overdue_cause(dag: str) -> str:
+    """The cause of a job that has not reported in time."""
+    return f"overdue.{dag}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from slicewise.lifecycle.realtime import SILENT_US
+from slicewise.settings import Settings
 from slicewise.stores.online.model.status import Status
 
 Part = Literal["stream", "store", "emission", "tail", "probes"]
@@ -44,6 +45,16 @@ class Limits:
     start_us: int = 120_000_000
     """Longest that a driver may take from its start, or from a deployment that wants it, to its
     first status."""
+    fresh_within_ms: Mapping[str, int] = field(default_factory=dict)
+    """View or source -> milliseconds within which its events are to be in answers."""
+
+    @staticmethod
+    def of(settings: Settings) -> Limits:
+        """The limits that the settings name."""
+        return Limits(
+            probe_ms=float(settings.probe_limit_ms),
+            fresh_within_ms=settings.freshness_deadlines,
+        )
 
 
 @dataclass(frozen=True)

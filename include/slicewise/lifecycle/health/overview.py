@@ -11,9 +11,11 @@ from typing import Any
 
 from slicewise.errors import BadRequest
 from slicewise.features import own
+from slicewise.lifecycle.health.alerts import Missed
+from slicewise.lifecycle.health.deadlines import missed_freshness
 from slicewise.lifecycle.health.judge import Beginning, Health, Limits, Part, judge, lives
 from slicewise.lifecycle.health.probing import ProbeStatus, late
-from slicewise.lifecycle.realtime import realtime_sources
+from slicewise.lifecycle.realtime import realtime_sources, realtime_views
 from slicewise.lifecycle.reports import counts
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.model.status import Status
@@ -202,6 +204,24 @@ def freshness_of(status: StoreStatus) -> tuple[Status, ...]:
         if lives(stream, status.now_us)
     }
     return tuple(realtime.get(stream.source, stream) for stream in streams_of(status)[0])
+
+
+def late_of(status: StoreStatus, limits: Limits) -> tuple[Missed, ...]:
+    """Views and sources whose events are in answers later than their deadline; a view that the
+    real-time lane does not write is judged by the micro-batch lane."""
+    if not limits.fresh_within_ms:
+        return ()
+    sources = {name: name for name in status.sources}
+    sources |= {str(unit["view"]): str(unit["source"]) for unit in status.units}
+    by_batches = {str(unit["view"]) for unit in status.units} - realtime_views(status.manifest)
+    first = {one.source: one for one in freshness_of(status)}
+    streams = {one.source: one for one in streams_of(status)[0]}
+    statuses = {
+        name: of
+        for name, source in sources.items()
+        if (of := (streams if name in by_batches else first).get(source)) is not None
+    }
+    return missed_freshness(sources, statuses, status.now_us, limits)
 
 
 def probes_of(status: StoreStatus) -> ProbeStatus | None:
