@@ -378,7 +378,7 @@ STAGES = (
             ),
             Drill(
                 "supervised-stuck",
-                "a batch of the micro-batch lane does not end, under `ingest_stream` alone",
+                "drivers live and do not get on, one after another, under `ingest_stream` alone",
                 supervised.stuck,
                 ("I1", "I2", "I3", "I6", "I7"),
             ),
@@ -390,8 +390,20 @@ STAGES = (
             ),
             Drill(
                 "supervised-pages",
-                "broker, store and a training set break in turn: each is paged once, and over once",
+                "broker, store, a training set, a compaction, a value and the API break in turn: "
+                "each is paged once, and over once",
                 supervised.paged,
+                ("I1", "I2", "I3", "I6", "I7"),
+            ),
+        ),
+    ),
+    Stage(
+        supervised.with_a_lane_that_lags,
+        (
+            Drill(
+                "supervised-lagging",
+                "more events than the micro-batch lane can apply, under `ingest_stream` alone",
+                supervised.lagging,
                 ("I1", "I2", "I3", "I6", "I7"),
             ),
         ),

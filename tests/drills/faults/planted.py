@@ -186,7 +186,7 @@ def _amount(run: Run) -> float:
     return run.rng.uniform(1, 9) * _LARGE
 
 
-def _planter(scene: Scene, stored: Any, client: Any, unit: StorageUnit) -> Planter:
+def planter_of(scene: Scene, stored: Any, client: Any, unit: StorageUnit) -> Planter:
     results = [read(source_of(scene.deployment), record) for record in scene.records()]
     events = [event for event in results if not isinstance(event, str)]
     (condition,) = {name for name, _ in unit.input_types} - {*events[0].columns}
@@ -224,7 +224,7 @@ def planted(run: Run) -> None:
     Compaction.of(scene).done()
     (unit,) = scene.deployment.view(VIEW)
     with scene.operator() as client, scene.platform.store() as stored:
-        before = _planter(scene, stored, client, unit)
+        before = planter_of(scene, stored, client, unit)
         kept = {cards["stale"]: before.fields(before.day(cards["stale"], hour))}
         _send(run, _last_minutes(run, cards["stale"], hour))
         scene.await_applied()
@@ -244,7 +244,7 @@ def planted(run: Run) -> None:
         some += _recent(run, cards["shifted"], oldest + 2 * _EDGES, [])
         _send(run, some)
         scene.await_applied()
-        planter = _planter(scene, stored, client, unit)
+        planter = planter_of(scene, stored, client, unit)
         planter.now_us, planter.before = now_us, kept
         wanted = defects(oldest, hour)
         for card in cards.values():

@@ -67,7 +67,7 @@ def kill_all(run: Run) -> None:
     scene = run.scene
     drivers = _drivers(scene)
     with AirflowApi(scene.platform.settings.airflow_url) as api:
-        _settle(api)
+        settle_runs(api)
         late(run)
         made = _triggered(api)
         await_that(lambda: _task(scene) is not None, "the task to begin", _BEGINS_S)
@@ -87,7 +87,7 @@ def kill_all(run: Run) -> None:
         over = api.wait(building, timeout_s=_PATIENCE_S)
         assert over.well, f"{over.run_id} is {over.state}\n{api.log(over, _BUILD)[-3_000:]}"
         _watched(api)
-        _settle(api)
+        settle_runs(api)
     assert _drivers(scene) == drivers, "a driver was started beside one that ran"
     run.whole(begun)
     settled(run)
@@ -100,7 +100,7 @@ def forget(run: Run) -> None:
     settings = scene.platform.settings
     drivers = _drivers(scene)
     with AirflowApi(settings.airflow_url) as api:
-        _settle(api)
+        settle_runs(api)
         before = api.paused_by_dag()
         await_that(
             lambda: paused_states.read(settings.state_dir) == before, "the states", _BEGINS_S
@@ -119,7 +119,7 @@ def forget(run: Run) -> None:
         _watched(api)
         run.detect_s.append(time.monotonic() - begun)
         _well(api, _triggered(api))
-        _settle(api)
+        settle_runs(api)
     assert _drivers(scene) == drivers, "a driver was started beside one that ran"
     run.whole(begun)
     settled(run)
@@ -164,7 +164,7 @@ def paused(run: Run) -> None:
     """The DAG is paused while six hours of events come, and the next run catches up."""
     scene = run.scene
     with AirflowApi(scene.platform.settings.airflow_url) as api:
-        _settle(api)
+        settle_runs(api)
         api.pause(_DAG)
         paused_run = _triggered(api)
         scene.feed.burst(_PAUSED_HOURS * _LATE, _PAUSED_HOURS)
@@ -175,14 +175,14 @@ def paused(run: Run) -> None:
         api.unpause(_DAG)
         _well(api, paused_run)
         run.recover_s.append(time.monotonic() - begun)
-        _settle(api)
+        settle_runs(api)
     settled(run)
 
 
 def _kill(run: Run, victim: Callable[[], Birth | None], *, head: bool) -> None:
     scene = run.scene
     with AirflowApi(scene.platform.settings.airflow_url) as api:
-        _settle(api)
+        settle_runs(api)
         late(run)
         made = _triggered(api)
         await_that(lambda: _task(scene) is not None, "the task to begin", _BEGINS_S)
@@ -204,7 +204,7 @@ def _kill(run: Run, victim: Callable[[], Birth | None], *, head: bool) -> None:
             run.noticed(begun, lambda: api.task_states(made).get(_TASK) != "running")
     with AirflowApi(scene.platform.settings.airflow_url) as api:
         _well(api, made)
-        _settle(api)
+        settle_runs(api)
     run.whole(begun)
     settled(run)
 
@@ -218,7 +218,7 @@ def _well(api: AirflowApi, run: DagRun) -> None:
     assert over.well, f"{run.run_id} is {over.state}\n{api.log(run, _TASK)[-3_000:]}"
 
 
-def _settle(api: AirflowApi) -> None:
+def settle_runs(api: AirflowApi) -> None:
     """No run is under way, those of the schedule neither."""
     for run in api.runs(_DAG, limit=20):
         if not run.over:

@@ -9,11 +9,12 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,23 +24,34 @@ from slicewise.lifecycle.supervision import NAMED
 from slicewise.local import deploy
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import drivers, stream, supervisor
-from slicewise.local.servers.process import Birth
+from slicewise.local.servers.process import Birth, descendants
+from slicewise.stores.online.model.status import Status
+from slicewise.windows.durations import HOUR_US
+from tests.drills.faults.compactions import HOURS, hour
+from tests.drills.faults.planted import planter_of
 from tests.drills.faults.processes import workers
+from tests.drills.faults.scheduled import settle_runs
+from tests.drills.faults.threads import others_of, stopped, tasks_of
 from tests.drills.judging.records import Part
 from tests.drills.stage.run import Run, await_that
 from tests.drills.stage.scene import (
     MICROBATCH,
+    PER_SECOND,
     PROJECT,
+    REALTIME,
     TOPIC,
     Scene,
     scene,
     signal_all,
     write_project,
 )
+from tests.e2e.payments import CARDS
 from tests.support.platform.receiver import receiving
+from tests.support.stores.planted import expired
 
 _DAG, _AIRFLOW, _VIEW = "ingest_stream", "airflow", "per_card"
 _PATIENCE_S = 300.0
+T = TypeVar("T")
 EMITTED = """
 
 emitted = sw.FeatureView(
@@ -87,9 +99,19 @@ endless = sw.FeatureView(
 """A view that no driver gets past an event of that shop with."""
 
 
+_LAGGING = {
+    "SLICEWISE_MAX_EVENTS_PER_BATCH": "300",
+    "SLICEWISE_MICROBATCH_INTERVAL_MS": "2000",
+    "SLICEWISE_REALTIME_MICROBATCH_INTERVAL_MS": "2000",
+    "SLICEWISE_LAG_LIMIT_S": "10",
+}
+"""Settings of a micro-batch lane that can do so much and no more, however long it is behind."""
+
+
 @contextmanager
-def with_all_drivers(rng: random.Random) -> Iterator[Scene]:
-    """A scene with an emission and a prober too; `ingest_stream` alone looks after all four."""
+def with_all_drivers(rng: random.Random, **settings: str) -> Iterator[Scene]:
+    """A scene with an emission and a prober too; `ingest_stream` alone looks after all four.
+    settings: by which it runs beside those of all drills."""
     with (
         TemporaryDirectory(prefix="slicewise-drill-") as folder,
         receiving() as receiver,
@@ -99,7 +121,7 @@ def with_all_drivers(rng: random.Random) -> Iterator[Scene]:
         project = Path(folder)
         text = (PROJECT / "features.py").read_text(encoding="utf-8")
         write_project(project, text + EMITTED)
-        with scene(rng, project, SLICEWISE_PROBES="on") as made:
+        with scene(rng, project, SLICEWISE_PROBES="on", **settings) as made:
             made.receiver = receiver
             made.platform.up(_AIRFLOW)
             with AirflowApi(made.platform.settings.airflow_url) as api:
@@ -114,57 +136,153 @@ def with_all_drivers(rng: random.Random) -> Iterator[Scene]:
             yield made
 
 
+def with_a_lane_that_lags(rng: random.Random) -> AbstractContextManager[Scene]:
+    """The same, with a micro-batch lane that can do so much and no more."""
+    return with_all_drivers(rng, **_LAGGING)
+
+
 def killed(run: Run) -> None:
     """Kills each driver in turn, with all that it started."""
     for name in NAMED:
-        _lost(run, name, "SIGKILL", signal.SIGKILL, partial(run.scene.tree, name))
+        _lost(run, name, "SIGKILL", partial(run.scene.tree, name), _killing)
 
 
 def hung(run: Run) -> None:
     """Stops each driver in turn where it stands, with all that it started."""
     for name in NAMED:
-        _lost(run, name, "SIGSTOP", signal.SIGSTOP, partial(run.scene.tree, name))
+        _lost(run, name, "SIGSTOP", partial(run.scene.tree, name), _stopping)
 
 
 def stuck(run: Run) -> None:
-    """The micro-batch lane's driver lives, and its tasks do not end."""
+    """Drivers live, show signs of life, and do not get on, one after another."""
+    made = run.scene
     _lost(
         run,
         MICROBATCH,
         "SIGSTOP of its Python workers",
-        signal.SIGSTOP,
-        lambda: workers(run.scene.tree(MICROBATCH)),
+        lambda: workers(made.tree(MICROBATCH)),
+        _stopping,
+        speaks=True,
     )
+    for name, what, threads in (
+        (REALTIME, "its tasks stand still", lambda: tasks_of(made.tree(REALTIME))),
+        (stream.EMIT, "its reading thread stands still", lambda: others_of(made.tree("emit")[0])),
+    ):
+        _lost(run, name, what, threads, stopped, speaks=True)
+
+
+@contextmanager
+def _stopping(processes: Sequence[Birth]) -> Iterator[None]:
+    """Stops processes; they are ended as they stand."""
+    signal_all(processes, signal.SIGSTOP)
+    yield
+
+
+@contextmanager
+def _killing(processes: Sequence[Birth]) -> Iterator[None]:
+    signal_all(processes, signal.SIGKILL)
+    yield
 
 
 def _lost(
-    run: Run, name: str, what: str, number: signal.Signals, victims: Callable[[], Sequence[Birth]]
+    run: Run,
+    name: str,
+    what: str,
+    victims: Callable[[], Sequence[T]],
+    harm: Callable[[Sequence[T]], AbstractContextManager[None]],
+    *,
+    speaks: bool = False,
 ) -> None:
-    """One driver is lost, told and well again: one incident, which is told once."""
+    """One driver is lost, told and well again: one incident, which is told once. speaks: whether
+    its signs of life go on until it is ended."""
     made = run.scene
     run.some(1, 3)
     await_that(lambda: bool(victims()), f"{NAMED[name]} to have what is to be lost", _PATIENCE_S)
     pid = stream.driver_status(made.platform.settings, name).pid
     pages = _Paged(made, f"driver.{name}")
-    lost = victims()
-    begun = time.monotonic()
-    signal_all(lost, number)
-    run.kills += 1
-    run.noticed(begun, lambda: _is_open(made, name))
-    await_that(
-        lambda: (
-            stream.driver_status(made.platform.settings, name).pid not in (None, pid)
-            and _applies(made, name)
-        ),
-        f"{NAMED[name]} to apply events again",
-        _PATIENCE_S,
-    )
+    with harm(victims()):
+        begun = time.monotonic()
+        run.kills += 1
+        run.noticed(begun, lambda: _is_open(made, name))
+        if speaks:
+            fault = drivers.kept(made.state)[name].fault
+            assert "none was applied" in fault, f"{NAMED[name]} was to live: {fault}"
+        await_that(
+            lambda: (
+                stream.driver_status(made.platform.settings, name).pid not in (None, pid)
+                and _applies(made, name)
+            ),
+            f"{NAMED[name]} to apply events again",
+            _PATIENCE_S,
+        )
     run.recover_s.append(time.monotonic() - begun)
     run.parts.append(
         Part(f"{NAMED[name]}: {what}", "driver_lost", run.detect_s[-1], run.recover_s[-1])
     )
     pages.awaits(["driver_lost", "driver_well"])
     made.await_whole()
+
+
+def lagging(run: Run) -> None:
+    """More events come than the micro-batch lane can apply: it is told, left alone, and over once
+    it has caught up."""
+    made, settings = run.scene, run.scene.platform.settings
+    receiver = made.receiver
+    assert receiver is not None
+    posted = len(receiver.posts)
+    pids = {name: stream.driver_status(settings, name).pid for name in NAMED}
+    pages = _Paged(made, f"lag.{TOPIC}")
+    most = _rate(made)
+    made.feed.pace(3 * most)
+    begun = time.monotonic()
+    await_that(lambda: bool(pages.events[pages.before :]), "the lag to be told of", _PATIENCE_S)
+    run.detect_s.append(time.monotonic() - begun)
+    [finding] = [
+        one
+        for one in drivers.findings(settings, time.time_ns() // 1_000)
+        if one.part == f"source {TOPIC}"
+    ]
+    assert "falling behind" in finding.text, finding.text
+    print(f"{most:,.0f} events/s at most; {finding.text}", flush=True)
+    made.feed.pause()
+    mended = time.monotonic()
+    await_that(
+        lambda: pages.events[pages.before :] == ["stream_lags", "stream_caught_up"],
+        "the word that the lane has caught up",
+        3 * _PATIENCE_S,
+    )
+    made.feed.pace(PER_SECOND)
+    made.feed.resume()
+    run.recover_s.append(time.monotonic() - mended)
+    what = "three times as many events as the micro-batch lane can apply"
+    run.parts.append(Part(what, "stream_lags", run.detect_s[-1], run.recover_s[-1]))
+    made.await_whole()
+    others = [post for post in receiver.posts[posted:] if post["key"] != pages.key]
+    assert not others, f"pages of what follows from it: {others}"
+    assert pids == {name: stream.driver_status(settings, name).pid for name in NAMED}, (
+        "a driver was started again, which is no quicker"
+    )
+
+
+_BACKLOG = 4_000
+"""Events that are worked off while it is measured how many a lane can apply."""
+_MEASURED_S = 15.0
+
+
+def _rate(made: Scene) -> float:
+    """Events a second that the micro-batch lane applies while more wait."""
+    made.feed.burst(_BACKLOG)
+    before, begun = _microbatch(made).records, time.monotonic()
+    time.sleep(_MEASURED_S)
+    rate = (_microbatch(made).records - before) / (time.monotonic() - begun)
+    assert rate > 0, "the micro-batch lane applies nothing"
+    return rate
+
+
+def _microbatch(made: Scene) -> Status:
+    look = drivers.look(made.state, MICROBATCH)
+    assert look is not None
+    return next(status for status in look.statuses if status.source == TOPIC)
 
 
 def undone(run: Run) -> None:
@@ -285,12 +403,16 @@ def paged(run: Run) -> None:
             meanwhile=lambda: _triggered(api, "sweep_expired", well=False),
         )
         _training_set(run, api)
+        _compaction(run, api)
+        _wrong_value(run, api)
+    _serving(run)
     receiver = made.receiver
     assert receiver is not None
     opened = Counter(post["key"] for post in receiver.posts if post["state"] == "open")
     over = Counter(post["key"] for post in receiver.posts if post["state"] == "over")
     print(f"pages: {dict(opened)}; words that it is over: {dict(over)}", flush=True)
-    wanted = {"broker", "store", *(key for key in opened if key.startswith("build_training_set"))}
+    wanted = {"broker", "store", "compact_slices.compact", "check_red", "probes"}
+    wanted |= {key for key in opened if key.startswith("build_training_set")}
     others = {post["key"]: post["error"] for post in receiver.posts if post["key"] not in wanted}
     assert not others, f"pages of what follows from another fault: {others}"
     assert opened == over == dict.fromkeys(wanted, 1), f"{opened} opened, {over} are over"
@@ -348,9 +470,95 @@ def _training_set(run: Run, api: AirflowApi) -> None:
     run.parts.append(Part(what, "task_failed", run.detect_s[-1], run.recover_s[-1]))
 
 
+def _compaction(run: Run, api: AirflowApi) -> None:
+    """A file stands where the warehouse is to be: an hour cannot be compacted until it is gone."""
+    made = run.scene
+    api.unpause("compact_slices")  # which begins a run
+    settle_runs(api)
+    made.feed.burst(_LATE, HOURS)
+    made.await_applied()
+    warehouse = made.platform.settings.state_dir / "warehouse"
+    aside = warehouse.with_name("aside")
+    pages = _Paged(made, "compact_slices.compact")
+    begun = time.monotonic()
+    if warehouse.exists():
+        warehouse.rename(aside)
+    warehouse.write_text("")
+    key = f"{hour()}:00:00"
+    _triggered(api, "compact_slices", well=False, partition_key=key)
+    assert pages.events[pages.before :] == ["task_failed"], f"{pages.events} of a run that failed"
+    run.detect_s.append(time.monotonic() - begun)
+    mended = time.monotonic()
+    warehouse.unlink()
+    if aside.exists():
+        aside.rename(warehouse)
+    _triggered(api, "compact_slices", well=True, partition_key=key)
+    pages.awaits(["task_failed", "incident_over"])
+    run.recover_s.append(time.monotonic() - mended)
+    what = "a compaction without its warehouse, then with it"
+    run.parts.append(Part(what, "task_failed", run.detect_s[-1], run.recover_s[-1]))
+
+
+def _wrong_value(run: Run, api: AirflowApi) -> None:
+    """Compacted hours of a card are gone: the check is red, and green once they are recomputed."""
+    made = run.scene
+    (unit,) = made.deployment.view(_VIEW)
+    compacted = time.time_ns() // 1000 // HOUR_US - 1
+    with made.operator() as client, made.platform.store() as stored:
+        planter = planter_of(made, stored, client, unit)
+        card = next(one for one in CARDS if one and planter.fields(planter.day(one, compacted)))
+        made.watch.spares({(_VIEW, (card,))})
+        begun = time.monotonic()
+        expired(planter, card)
+    pages = _Paged(made, "check_red")
+    api.unpause("check_consistency")
+    checked = api.trigger("check_consistency", conf={"sample": len(CARDS) + 100})
+    await_that(lambda: bool(pages.events[pages.before :]), "a red check", _PATIENCE_S)
+    run.detect_s.append(time.monotonic() - begun)
+    over = api.wait(checked, timeout_s=3 * _PATIENCE_S)
+    assert over.well, f"{over.run_id} is {over.state}"
+    pages.awaits(["check_red", "incident_over"])
+    run.recover_s.append(time.monotonic() - begun)
+    made.watch.spares(())
+    what = "the compacted hours of a card are gone"
+    run.parts.append(Part(what, "check_red", run.detect_s[-1], run.recover_s[-1]))
+
+
+def _serving(run: Run) -> None:
+    """The prediction API hangs: the prober, which gets no answer, is not started again for it."""
+    made = run.scene
+    birth = made.server("serving")
+    pages, lost = _Paged(made, "probes"), _Paged(made, f"driver.{stream.PROBES}")
+    begun = time.monotonic()
+    with run.still([birth, *descendants(birth)]):
+        await_that(lambda: bool(pages.events[pages.before :]), "late answers", _PATIENCE_S)
+        run.detect_s.append(time.monotonic() - begun)
+    mended = time.monotonic()
+    await_that(
+        lambda: pages.events[pages.before :] == ["answers_late", "incident_over"],
+        "the word that answers are fresh again",
+        3 * _PATIENCE_S,  # figures of five minutes hold the late ones
+    )
+    run.recover_s.append(time.monotonic() - mended)
+    assert lost.events[lost.before :] == [], "the prober was started again for a server that hangs"
+    what = "the prediction API hangs (SIGSTOP)"
+    run.parts.append(Part(what, "answers_late", run.detect_s[-1], run.recover_s[-1]))
+    made.await_whole()
+
+
+_LATE = 1_500
+"""Events of hours that are over, to be compacted."""
+
+
 def _triggered(
-    api: AirflowApi, dag: str, *, well: bool, conf: Mapping[str, object] | None = None
+    api: AirflowApi,
+    dag: str,
+    *,
+    well: bool,
+    conf: Mapping[str, object] | None = None,
+    partition_key: str | None = None,
 ) -> DagRun:
-    over = api.wait(api.trigger(dag, conf=dict(conf or {})), timeout_s=_PATIENCE_S)
+    begun = api.trigger(dag, conf=dict(conf or {}), partition_key=partition_key)
+    over = api.wait(begun, timeout_s=3 * _PATIENCE_S)
     assert over.well == well, f"{dag}: {over.run_id} is {over.state}"
     return over

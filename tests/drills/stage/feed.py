@@ -25,7 +25,8 @@ class Feed:
 
     def __init__(self, bootstrap: str, topic: str, rng: random.Random, per_second: int) -> None:
         self._bootstrap = bootstrap
-        self._topic, self._rng, self._per_tick = topic, rng, max(1, round(per_second * TICK_S))
+        self._topic, self._rng = topic, rng
+        self.pace(per_second)
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
         self.shape: Callable[[random.Random, Produced], Produced] | None = None
         """Shape that each payment gets before it is sent."""
@@ -34,6 +35,10 @@ class Feed:
         self._paused.set()
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
         self._thread.start()
+
+    def pace(self, per_second: float) -> None:
+        """Sends so many events a second from now on, at least one a tick."""
+        self._per_tick = max(1, round(per_second * TICK_S))
 
     def resume(self) -> None:
         self._paused.clear()
