@@ -152,8 +152,17 @@ test-package: setup ## the wheel alone in clean environments, on each of Python 
 # command:package, of all that tests/cluster needs and no environment carries
 PACKAGES := promtool:prometheus amtool:prometheus-alertmanager
 
+# No Debian package has it: built from the sources of the version that docker-compose.yaml names.
+STATSD := $(shell sed -n 's|.*image: prom/statsd-exporter:||p' docker-compose.yaml 2>/dev/null)
+STATSD_STAMP := .venvs/go/.made-statsd_exporter-$(STATSD)
+$(STATSD_STAMP):
+	@command -v go >/dev/null || { echo "test-cluster builds statsd_exporter $(STATSD): it needs Go 1.22 or newer on PATH"; exit 1; }
+	@mkdir -p .venvs/go
+	@GOBIN=$(ROOT)/.venvs/go go install github.com/prometheus/statsd_exporter@$(STATSD)
+	@touch $@
+
 .PHONY: test-cluster
-test-cluster: setup ## what only a Debian package can tell of the production set-up: rules, routes and dashboard by Prometheus' own tools (root: installs them)
+test-cluster: setup $(STATSD_STAMP) ## what only their own tools can tell of the production set-up: rules, routes and dashboard by Prometheus, Airflow's metrics by the exporter (root: installs Debian's packages; Go builds the exporter)
 	@bash requirements/packages.sh $(PACKAGES)
 	@$(PY) $(PYTEST) tests/cluster
 
@@ -250,15 +259,23 @@ bench-emission: setup ## a million entities published every ten seconds (options
 UI := SLICEWISE_STATE=$(ROOT)/.state-ui SLICEWISE_REPLAY_SHARE=0.06
 
 .PHONY: test-ui
-test-ui: setup ## the pages in a real browser; needs chromium (apt-get install chromium) and Node
+test-ui: setup ## the pages in a real browser; needs chromium (apt-get install chromium) and Node (PICTURES=1: as `make pictures` does)
 	@command -v chromium chromium-browser google-chrome >/dev/null || { echo "test-ui needs a browser: apt-get install chromium"; exit 1; }
+	@trap '$(UI) $(SLICEWISE) clean' EXIT; $(UI) $(SLICEWISE) run \
+	  && $(UI) $(MAKE) --no-print-directory $(if $(PICTURES),pictures,pages) && $(UI) node --test $(TRIGGERS)
+
+# Tests that change what runs come last, and never before pictures.
+TRIGGERS := tests/ui/triggers.test.mjs
+LOOKS = $(filter-out $(TRIGGERS),$(sort $(wildcard tests/ui/*.test.mjs)))
+
+.PHONY: pages
+pages: setup
 	@npm ci --prefix tests/ui --no-audit --no-fund --silent
-	@trap '$(UI) $(SLICEWISE) clean' EXIT; $(UI) $(SLICEWISE) run && $(UI) node --test tests/ui/
+	@node --test --test-concurrency=1 $(LOOKS)
 
 .PHONY: pictures
 pictures: setup ## make the screenshots and the outputs of two guides anew, from the platform that runs
-	@npm ci --prefix tests/ui --no-audit --no-fund --silent
-	@PICTURES=1 node --test tests/ui/
+	@PICTURES=1 $(MAKE) --no-print-directory pages
 	@$(PY) docs/render.py docs/guides/local.md docs/guides/definitions.md
 
 .PHONY: lint

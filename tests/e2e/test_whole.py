@@ -36,6 +36,7 @@ from tests.support.platform.stack import Stack, stack
 pytestmark = pytest.mark.timeout(3000)
 
 SEED = 20261121
+BEGUN = time.monotonic()
 TOPIC = "payments"
 PROJECT = Path(__file__).parent / "project"
 # Small batches, so that a kill finds one open.
@@ -108,11 +109,15 @@ def ats() -> list[str | None]:
 def check_online(platform: Stack, deployment: Deployment, when: str, past: int) -> Count:
     """Live and at the past instant of this number: the steps take turns, and the last check asks
     for all."""
+    begun = time.monotonic()
     events, _ = raw_events(platform)
     count = Count()
     for at in (None, ats()[past]):
         compare(platform, deployment, events, at, count)
-    print(f"{when}: {count.compared} values compared with the oracle, {len(count.wrong)} differ")
+    print(
+        f"[{time.monotonic() - BEGUN:.0f} s] {when}: {count.compared} values compared with the "
+        f"oracle in {time.monotonic() - begun:.0f} s, {len(count.wrong)} differ"
+    )
     assert not count.wrong, "\n".join(count.wrong[:20])
     return count
 

@@ -37,3 +37,33 @@ export async function opened (viewport = { width: 1280, height: 800 }) {
   const close = async () => { await browser.close(); rmSync(profile, { recursive: true, force: true }) }
   return { page: await browser.newPage(), close }
 }
+
+// the form of a DAG, and what triggers it
+export async function form (page, airflow, dag) {
+  await page.goto(`${airflow}/dags/${dag}`, wait)
+  await page.getByRole('button', { name: /trigger/i }).first().click(wait)
+  const dialog = page.getByRole('dialog').filter({ hasText: dag })
+  const trigger = dialog.getByRole('button', { name: 'Trigger', exact: true })
+  await trigger.waitFor(wait)
+  return { dialog, trigger }
+}
+
+// runs of a DAG, the newest first; the page is signed in
+export async function runs (page, airflow, dag) {
+  const answer = await page.request.get(`${airflow}/api/v2/dags/${dag}/dagRuns?order_by=-id`)
+  assert.ok(answer.ok(), `${answer.status()}`)
+  return (await answer.json()).dag_runs
+}
+
+// triggers by its form a DAG that does its work within five minutes
+export async function triggered (page, airflow, dag, trigger) {
+  const before = (await runs(page, airflow, dag)).length
+  await trigger.click(wait)
+  const deadline = Date.now() + 300_000
+  let now = []
+  while (now.length <= before || now[0].state !== 'success') {
+    assert.ok(Date.now() < deadline && now[0]?.state !== 'failed', `runs of ${dag}: ${now.map(run => run.state)}`)
+    await page.waitForTimeout(500)
+    now = await runs(page, airflow, dag)
+  }
+}

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { opened, platform, root, wait } from './browser.mjs'
+import { form, opened, platform, root, wait } from './browser.mjs'
 
 let addresses, close, page
 
@@ -84,40 +84,24 @@ test('Airflow lists every DAG, and the page of compact_slices says what it does'
   await keep('airflow-compact-slices')
 })
 
-async function form (dag) {
-  await page.goto(`${addresses.airflow}/dags/${dag}`, wait)
-  await page.getByRole('button', { name: /trigger/i }).first().click(wait)
-  const dialog = page.getByRole('dialog')
-  const trigger = dialog.getByRole('button', { name: 'Trigger', exact: true })
-  await trigger.waitFor(wait)
-  return { dialog, trigger }
-}
-
 test('the form of a training set refuses a run without what it needs', async () => {
-  const { dialog, trigger } = await form('build_training_set')
+  const { dialog, trigger } = await form(page, addresses.airflow, 'build_training_set')
   await dialog.getByText('This field is required').first().waitFor(wait)
   assert.equal(await dialog.getByText('This field is required').count(), 3)
   assert.ok(await trigger.isDisabled())
 })
 
-// not before pictures: they would show the freshness of a minute that had a restart
-if (!process.env.PICTURES) {
-  test('drivers are restarted by a form', async () => {
-    const states = async () => {
-      const answer = await page.request.get(`${addresses.airflow}/api/v2/dags/restart_stream/dagRuns?order_by=-id`)
-      assert.ok(answer.ok(), `${answer.status()}`)
-      return (await answer.json()).dag_runs.map(run => run.state)
-    }
-    const { dialog, trigger } = await form('restart_stream')
-    assert.ok((await dialog.innerText()).includes('all drivers'))
-    const before = (await states()).length
-    await trigger.click(wait)
-    const deadline = Date.now() + 120_000
-    let now = []
-    while (now.length <= before || now[0] !== 'success') {
-      assert.ok(Date.now() < deadline && now[0] !== 'failed', `runs of restart_stream: ${now}`)
-      await page.waitForTimeout(500)
-      now = await states()
-    }
-  })
-}
+test('the form of a drain refuses no time, and takes none beyond its bounds', async () => {
+  const { dialog, trigger } = await form(page, addresses.airflow, 'drain_stream')
+  const time = dialog.locator('input[name=element_wait_s]')
+  await time.waitFor(wait)
+  assert.equal(await time.inputValue(), '300')
+  for (const [value, taken] of [['0', '1'], ['3601', '3600']]) {
+    await time.fill(value)
+    await time.blur()
+    await page.waitForFunction(([input, text]) => input.value === text, [await time.elementHandle(), taken], wait)
+  }
+  await time.fill('')
+  await dialog.getByText('This field is required').waitFor(wait)
+  assert.ok(await trigger.isDisabled())
+})

@@ -47,6 +47,7 @@ DAGS = {
     "build_training_set",
     "check_consistency",
     "check_expectations",
+    "check_open_hour",
     "compact_slices",
     "drain_stream",
     "ingest_stream",
@@ -244,8 +245,71 @@ def test_a_red_check_recomputes_what_it_is_about_and_is_green_then(
     assert receiver.posts[-1]["key"] == "check_red"
 
 
+def test_a_wrong_value_of_the_open_hour_is_suspected_judged_and_healed(
+    platform: AirflowStack, receiver: Receiver
+) -> None:
+    assert platform.compacted
+    platform.api.pause("compact_slices")  # the check of an hour would judge what is suspected here
+    platform.settle("compact_slices")
+    platform.api.unpause("check_consistency")
+    platform.api.unpause("check_open_hour")  # which makes a run
+    platform.wait(_early_in_an_hour, "the next hour", PATIENCE_S)
+    platform.settle("check_consistency")
+    now_us = time.time_ns() // 1_000
+    event = {"user_id": "user 3", "song_id": "open", "seconds": 2.0, "played_at": now_us}
+    platform.produce("plays", [(0, json.dumps(event).encode(), now_us // 1_000)])
+    platform.wait_applied("plays", PATIENCE_S)
+    platform.settle("check_open_hour")
+    status = read_status(platform.settings.redis_url)
+    unit = str(status.units[0]["storage_fingerprint"])
+    tag = keys.entity_tags([("user_id", "string")], [["user 3"]])[0]
+    hot = keys.hot_key(int(status.metadata["generation"]), tag, unit)
+    before = len(receiver.events("check_red"))
+    with redis.Redis.from_url(platform.settings.redis_url) as client:
+        number = now_us // 60_000_000
+        partials = [name for name in client.hkeys(hot) if name.startswith(b"r:%d:" % number)]
+        assert client.hdel(hot, *partials) == 1, "the event has no running partial"
+    run = platform.api.wait(platform.api.trigger("check_open_hour"), timeout_s=PATIENCE_S)
+    assert run.well, platform.api.log(run, "look")[-6000:]
+    platform.settle("check_open_hour")
+    reports = [platform.api.xcom(run, "look") for run in platform.api.runs("check_open_hour")]
+    [looked] = [report for report in reports if isinstance(report, dict) and report["judge"]]
+    assert (looked["judge"], looked["differs"]) == (["listening"], {"listening": 1})
+    assert "user 3" in looked["wrong"][0]["entity"]
+    print(
+        f"the light check: {looked['took_ms'] / 1e3:.1f} s, {looked['values']} values", flush=True
+    )
+    judged = platform.api.run("check_consistency", looked["started"])
+    judged = platform.api.wait(judged, timeout_s=PATIENCE_S)
+    assert platform.api.task_states(judged) == {
+        "newest": "success",
+        "check": "failed",
+        "recompute": "success",
+        "check_again": "success",
+        "gate": "skipped",
+    }, platform.api.log(judged, "check_again")[-6000:]
+    assert receiver.events("check_red")[before:] == ["check_red", "incident_over"]
+    assert receiver.posts[-1]["owner"] == "tests"
+    stories = json.loads(platform.cli("checks", "--json").stdout)["stories"]
+    assert [step["kind"] for step in stories[-1]["steps"]] == [
+        *("suspected", "red", "recomputed", "green")
+    ]
+    assert {step["run"] for step in stories[-1]["steps"][1:]} == {judged.run_id}
+    assert stories[-1]["over_us"]
+    assert json.loads(platform.cli("checks", "look", "--json").stdout)["outcome"] == "equal"
+    platform.api.pause("check_open_hour")
+    platform.api.unpause("compact_slices")
+
+
+def _early_in_an_hour() -> str | None:
+    """The hour that is open stays so while a test looks at it."""
+    minute = datetime.now(UTC).minute
+    return f"minute {minute}" if minute >= 57 else None
+
+
 def test_a_compaction_is_followed_by_a_check_of_its_hour(platform: AirflowStack) -> None:
     assert platform.compacted
+    platform.settle("compact_slices")
     platform.api.unpause("check_consistency")
     platform.settle("check_consistency")
     before = {run.run_id for run in platform.api.runs("check_consistency")}
@@ -256,13 +320,11 @@ def test_a_compaction_is_followed_by_a_check_of_its_hour(platform: AirflowStack)
 
     def followed() -> str | None:
         runs = [run for run in platform.api.runs("check_consistency") if run.run_id not in before]
-        return None if any(run.well for run in runs) else f"{runs}"
+        by_assets = [run for run in runs if run.run_type.startswith("asset")]
+        return None if any(run.well for run in by_assets) else f"{runs}"
 
     platform.wait(followed, "the check of the hour", PATIENCE_S)
     platform.api.pause("check_consistency")  # other tests compact too
-    (run,) = [run for run in platform.api.runs("check_consistency") if run.run_id not in before]
-    assert run.run_type.startswith("asset"), run
-    print(f"the check of {key}: {run}", flush=True)
 
 
 def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> None:
@@ -561,6 +623,17 @@ def test_a_run_whose_params_are_wrong_is_refused_before_it_begins(platform: Airf
             platform.api.trigger("build_training_set", conf=conf)
     with pytest.raises(BadRequest, match="driver"):
         platform.api.trigger("restart_stream", conf={"driver": "redis"})
+
+
+def test_a_run_for_no_hour_is_tried_once_and_its_page_says_what_an_hour_is(
+    platform: AirflowStack, receiver: Receiver
+) -> None:
+    key = "2026-11-21T08:30:00"
+    run = platform.api.trigger("compact_slices", partition_key=key)
+    assert not platform.api.wait(run, timeout_s=PATIENCE_S).well
+    [post] = [post for post in receiver.posts if post["run"] == run.run_id]
+    assert (post["error"], post["attempts"]) == (f"{key!r} is no hour", "")
+    assert post["next_step"] == "trigger the run with the hour's start as its partition key"
 
 
 def test_drain_stream_applies_what_the_log_holds_and_stops_the_drivers(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import decimal
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -51,12 +52,11 @@ def quantiles(aggregate: Any, events: Sequence[Event]) -> Any:
     ranks = [max(0, math.ceil(Fraction(Decimal(repr(q))) * len(values)) - 1) for q in aggregate.q]
     if len({rank_of(value) for value in values}) <= aggregate.threshold:
         return [values[rank] for rank in ranks]
-    edges = _edges_of_octave(aggregate.error)
-    buckets = sorted({_sketched(value, edges) for value in values})
+    buckets = sorted({_sketched(value, aggregate.error) for value in values})
     lowest = buckets[-2048:][0]
     results = []
     for rank in ranks:
-        bucket = _sketched(values[rank], edges)
+        bucket = _sketched(values[rank], aggregate.error)
         results.append(None if len(buckets) > 2048 and bucket <= lowest else bucket[1])
     return results
 
@@ -77,13 +77,13 @@ def _edges_of_octave(error: float) -> tuple[Fraction, ...]:
 
 
 @lru_cache(maxsize=100_000)  # the same amounts come in window after window
-def _sketched(value: float, edges: tuple[Fraction, ...]) -> tuple[Any, float]:
+def _sketched(value: float, error: float) -> tuple[Any, float]:
     """The order of the value's bin, and what that bin answers."""
     if not math.isfinite(value) or value == 0:
         return rank_of(value), value
     size, octave = abs(Fraction(value)), math.frexp(value)[1] - 1
-    unit = Fraction(2) ** octave
-    j = max(j for j, edge in enumerate(edges) if edge * unit <= size)
+    unit, edges = Fraction(2) ** octave, _edges_of_octave(error)
+    j = bisect_right(edges, size / unit) - 1
     low, high = edges[j] * unit, edges[j + 1] * unit
     middle = nearest_double(2 * low * high / (low + high))
     assert not isinstance(middle, Error)

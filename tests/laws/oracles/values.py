@@ -26,11 +26,11 @@ def nearest_double(exact: Fraction) -> float | Error:
     """Half to even, by hand: no float arithmetic before the last, exact, step."""
     if exact == 0:
         return 0.0
-    magnitude, exponent = abs(exact), -1074
-    while magnitude / Fraction(2) ** exponent >= 2**53:
-        exponent += 64
-    while exponent > -1074 and magnitude / Fraction(2) ** exponent < 2**52:
-        exponent -= 1
+    magnitude = abs(exact)
+    bits = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    exponent = max(bits - 53, -1074)  # this one or the next
+    if magnitude / Fraction(2) ** exponent >= 2**53:
+        exponent += 1
     scaled = magnitude / Fraction(2) ** exponent
     whole = scaled.numerator // scaled.denominator
     rest = scaled - whole
