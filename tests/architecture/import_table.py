@@ -61,10 +61,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "serving": ("connection", "answering", "http"),
     "serving/answering": ("memory",),
     "stores/online/redis": ("scripts",),
-    "training": ("tables", "requests", "events", "answering", "archiving"),
+    "training": ("tables", "requests", "events", "answering", "archiving", "recent"),
     "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report", "expectations"),
-    "lifecycle": ("health", "history", "lineage"),
+    "lifecycle": ("healing", "health", "history", "lineage"),
     "local": ("airflow", "servers"),
     "cli": ("define", "data", "operate"),
 }
