@@ -185,7 +185,8 @@ def _marked(
             changed = healing.green(job, views, len(outcome.compared), outcome.started_us)
         elif concerned:
             values = [_described(row) for row in outcome.wrong()]
-            changed = healing.red(job, concerned, now_us // HOUR_US, values)
+            began_us = outcome.started_us
+            changed = healing.red(job, concerned, now_us // HOUR_US, values, began_us)
         else:
             return healing.text()
         return changed.text()

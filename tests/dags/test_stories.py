@@ -43,7 +43,7 @@ def keep(healing: Healing, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def red() -> Healing:
-    return Healing().red(job(1), {"plays": HOUR}, HOUR + 2, [VALUE])
+    return Healing().red(job(1), {"plays": HOUR}, HOUR + 2, [VALUE], began_us=0)
 
 
 def test_a_story_shows_what_differed_what_was_recomputed_and_that_the_gate_is_open(

@@ -83,11 +83,11 @@ class Looked:
 
 @dataclass(frozen=True)
 class LightCheck:
-    """The means of a light check. recent: what is known of a source, None where its schema changed
-    within that. again: view -> entities that are compared whatever is sampled."""
+    """The means of a light check. recent: what is known of a source, or why nothing is. again: view
+    -> entities that are compared whatever is sampled."""
 
     deployment: Deployment
-    recent: Callable[[Source], Recent | None]
+    recent: Callable[[Source], Recent | str]
     reader: OnlineReader
     run: str
     sample: int
@@ -98,7 +98,7 @@ class LightCheck:
     def over_http(
         url: str,
         deployment: Deployment,
-        recent: Callable[[Source], Recent | None],
+        recent: Callable[[Source], Recent | str],
         run: str,
         sample: int,
         again: Mapping[str, Sequence[Entity]],
@@ -116,8 +116,8 @@ class LightCheck:
                 looked.notes.append(f"source {name}: {source.format} is read by the check alone")
                 continue
             recent = self.recent(source)
-            if recent is None:
-                looked.notes.append(f"source {name}: its schema changed in what is not archived")
+            if isinstance(recent, str):
+                looked.notes.append(f"source {name}: {recent}")
                 continue
             for unit in self.deployment.declared.units:
                 if unit.source == name:

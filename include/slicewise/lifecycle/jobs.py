@@ -54,6 +54,11 @@ def hour_number(text: str) -> int:
     return int(hour.timestamp()) // 3600
 
 
+def hour_text(number: int) -> str:
+    """The inverse of `hour_number`: `2026-11-21T08`."""
+    return f"{datetime.fromtimestamp(number * 3600, UTC):%Y-%m-%dT%H}"
+
+
 def may_be_clean(run: Run) -> str | None:
     """The hour of a run that another run of its backfill may have taken with its own; None where
     the run has work of its own in any case.

@@ -17,12 +17,12 @@ from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.healing.record import PART, Healing, Job
 from slicewise.lifecycle.hours import HourState
+from slicewise.lifecycle.jobs import hour_text
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.compact_run import Request, UnitRun, compact
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.maintain import Maintenance
-from slicewise.spark.lake.report import hour_text
 from slicewise.spark.microbatch.streaming import plan_stream
 from slicewise.stores.lake import slices
 from slicewise.stores.lake.archive import (
@@ -486,7 +486,7 @@ def test_marked_hours_are_recomputed_by_the_next_run_after_one_that_failed_the_o
 
     def change(text: str | None) -> str:
         healing = Healing.of([text])
-        return healing.red(job, {unit.view: open_hour - 1}, open_hour, []).text()
+        return healing.red(job, {unit.view: open_hour - 1}, open_hour, [], job.at_us).text()
 
     amend_part(url, PART, change)
     request = Request(open_hour - 1, units=(unit.view,))

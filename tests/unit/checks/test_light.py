@@ -182,3 +182,9 @@ def test_of_a_long_log_the_end_is_read_and_shorter_windows_are_compared() -> Non
     assert looked_at.values == 2, "of each entity the window of ten minutes alone"
     assert looked_at.left_out["features"] == 2
     assert looked_at.differs == {"listening": []}
+
+
+def test_a_log_of_which_a_minute_is_too_long_is_left_to_the_check() -> None:
+    looked_at = looked(most_records=-1)
+    assert (looked_at.values, looked_at.entities) == (0, 0)
+    assert looked_at.notes == ["source plays: more than -1 records came in a minute"]

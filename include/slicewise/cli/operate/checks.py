@@ -67,7 +67,7 @@ def _look(settings: Settings, healing: Healing, sample: int, name: str | None) -
     begun_us, run_id = clock.now_us(), name or uuid4().hex[:12]
     offline = Offline.open(settings)
 
-    def recent(source: Source) -> RecentEvents | None:
+    def recent(source: Source) -> RecentEvents | str:
         return RecentEvents.of(offline, log, source)
 
     again, url = healing.compared_again(), settings.serving_url
@@ -118,6 +118,8 @@ def _story(story: Story) -> str:
 
 
 def _step(step: Step) -> str:
+    from slicewise.lifecycle.jobs import hour_text
+
     words = {
         "suspected": f"{step.count} entities are suspected by a light check",
         "red": f"the check is red: {step.count} values differ",
@@ -125,7 +127,8 @@ def _step(step: Step) -> str:
         "green": f"the check is green: {step.count} values are the same bytes",
     }[step.kind]
     hours = ", ".join(
-        f"{view} {_hour(first)} to {_hour(last)}" for view, (first, last) in step.hours.items()
+        f"{view} {hour_text(first)} to {hour_text(last)}"
+        for view, (first, last) in step.hours.items()
     )
     by = f" ({step.dag} {step.run})" if step.run else ""
     lines = [f"  {_instant(step.at_us)}  {words}{': ' if hours else ''}{hours}{by}"]
@@ -139,10 +142,6 @@ def _step(step: Step) -> str:
 
 
 def _instant(us: int) -> str:
-    from datetime import UTC, datetime
+    from slicewise.client.instants import instant_text
 
-    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _hour(number: int) -> str:
-    return _instant(number * 3_600_000_000)[:13].replace(" ", "T")
+    return instant_text(us // 1_000_000 * 1_000_000)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from slicewise.lifecycle.jobs import hour_text
 from slicewise.windows.durations import HOUR_US
 
 PART = "healing"
@@ -43,6 +44,16 @@ class Mark:
         """Tells whether it is one of the hours."""
         return self.since <= hour <= self.until
 
+    def shown(self) -> dict[str, object]:
+        """The mark for people and their programs: hours as text, and how many entities."""
+        return {
+            "view": self.view,
+            "since": hour_text(self.since),
+            "until": hour_text(self.until),
+            "recomputed": bool(self.recomputed_us),
+            "entities": len(self.entities),
+        }
+
     def due(self, hours: Iterable[int], most: int | None = None) -> tuple[frozenset[int], bool]:
         """Picks the oldest `most` of these hours that are to be recomputed; tells whether that is
         all of them."""
@@ -67,6 +78,8 @@ class Step:
     hours: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """View -> first and last hour."""
     values: tuple[Mapping[str, Any], ...] = ()
+    entities: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """View -> JSON of the entities that a light check suspects."""
     count: int = 0
     """Values that differ; of a green check, values that were compared."""
 
@@ -130,11 +143,6 @@ class Healing:
         """The mark of a view, if it has one."""
         return next((mark for mark in self.marked if mark.view == view), None)
 
-    def is_marked(self, view: str, hour: int) -> bool:
-        """Tells whether no check has been green since a value of the hour differed."""
-        mark = self.mark(view)
-        return mark is not None and mark.includes(hour)
-
     @property
     def views(self) -> tuple[str, ...]:
         """Views with a mark, or with suspected entities."""
@@ -156,12 +164,13 @@ class Healing:
         """View -> entities that differ in a light check, and that no check is to compare anyway.
         Those of which a check was green within the hour are left to the next one."""
         cleared = {
-            (str(value["view"]), str(value["entity"]))
+            (view, text)
             for story in self.stories
             if story.over_us > now_us - HOUR_US and story.steps[-1].kind == "green"
             if not any(step.kind == "red" for step in story.steps)
             for step in story.steps
-            for value in step.values
+            for view, texts in step.entities.items()
+            for text in texts
         }
         compared = {mark.view: set(mark.entities) for mark in self.marked}
         new = {
@@ -200,7 +209,8 @@ class Healing:
         }
         count = sum(len(of) for of in entities.values())
         given = [value for value in values if value["entity"] in entities.get(value["view"], ())]
-        step = job.step("suspected", values=tuple(given)[:MOST_VALUES], count=count)
+        values = tuple(given)[:MOST_VALUES]
+        step = job.step("suspected", values=values, entities=entities, count=count)
         return replace(self, suspects=both)._with(step)
 
     def red(
@@ -209,9 +219,10 @@ class Healing:
         since: Mapping[str, int],
         until: int,
         values: Sequence[Mapping[str, Any]],
+        began_us: int,
     ) -> Healing:
-        """A check was red. since: view -> first hour that its values which differ are about; until:
-        the hour of the check. values: those that differ."""
+        """A check that began then was red. since: view -> first hour that its values which differ
+        are about; until: the hour of the check. values: those that differ."""
         marked = {mark.view: mark for mark in self.marked}
         for view, first in since.items():
             before = marked.get(view) or Mark(view, first, until, job.at_us)
@@ -224,7 +235,7 @@ class Healing:
                 job.at_us,
                 tuple(entities)[:MOST_ENTITIES],
             )
-        left = {view: of for view, of in self.suspects.items() if view not in since}
+        left = self._suspects_after(since, began_us)
         hours = {view: (marked[view].since, marked[view].until) for view in since}
         step = job.step("red", hours=hours, values=tuple(values)[:MOST_VALUES], count=len(values))
         return replace(self, marked=tuple(marked.values()), suspects=left)._with(step)
@@ -256,7 +267,7 @@ class Healing:
         """A check of these views was green, and compared what differed or was suspected before it
         began."""
         marked = tuple(m for m in self.marked if m.view not in views or m.at_us > began_us)
-        suspects = {view: of for view, of in self.suspects.items() if view not in views}
+        suspects = self._suspects_after(views, began_us)
         changed = replace(self, marked=marked, suspects=suspects)
         if not self.stories or self.stories[-1].over_us:
             return changed
@@ -265,6 +276,22 @@ class Healing:
             return changed
         *earlier, last = changed.stories
         return replace(changed, stories=(*earlier, replace(last, over_us=job.at_us)))
+
+    def _suspects_after(self, judged: Collection[str], began_us: int) -> dict[str, tuple[str, ...]]:
+        """Suspects that a check of these views, which began then, did not compare."""
+        later = {
+            (view, text)
+            for story in self.stories[-1:]
+            for step in story.steps
+            if step.at_us > began_us
+            for view, texts in step.entities.items()
+            for text in texts
+        }
+        every = {
+            view: tuple(text for text in of if view not in judged or (view, text) in later)
+            for view, of in self.suspects.items()
+        }
+        return {view: of for view, of in every.items() if of}
 
     def _with(self, step: Step) -> Healing:
         *earlier, last = self.stories or (Story((), 1),)

@@ -35,6 +35,8 @@ def records_between(
         for (topic_id, partition), last in end.offsets.items()
         if last > start.get((topic_id, partition))
     }
+    if not wanted:
+        return
     deadline = time.monotonic() + timeout_s
     with consumer_of(bootstrap, topic) as consumer:
         consumer.assign([TopicPartition(topic, p, first) for p, (first, _) in wanted.items()])

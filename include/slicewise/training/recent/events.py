@@ -49,9 +49,10 @@ class RecentEvents:
     @staticmethod
     def of(
         offline: Offline, log: KafkaLog, source: Source, most_records: int = MOST_RECORDS
-    ) -> RecentEvents | None:
-        """The archive, and the log beyond it; where that is long, the end of the log alone. None
-        where what is read has records of an earlier schema. Raises StoreUnavailable."""
+    ) -> RecentEvents | str:
+        """The archive, and the log beyond it; where that is long, the end of the log alone. Why
+        nothing is known, where even a minute is too long, or what is read has records of an earlier
+        schema. Raises StoreUnavailable."""
         now_us = offline.clock.now_us()
         archived = _archived(offline, source)
         end = log.latest(source.topic)
@@ -63,10 +64,12 @@ class RecentEvents:
                 from_us = now_us - span_us + source.most_ahead_us
                 if _count(start, end) <= most_records:
                     break
+            else:
+                return f"more than {most_records:,} records came in a minute"
             archived = None
         until = source.earlier[-1].until if source.earlier else None
         if source.is_opening or (until is not None and not start.dominates(until)):
-            return None
+            return "its schema changed in what is not archived"
         events = LogEvents(source, log.topic_id(source.topic), start)
         archive = ExtendedArchive(offline.archive, archived, events)
         recent = RecentEvents(offline, log, source, events, archive, from_us, now_us)

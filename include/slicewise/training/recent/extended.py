@@ -4,7 +4,7 @@ before it is archived."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +32,6 @@ class LogEvents:
     """First offsets that are not read."""
     table: pa.Table | None = None
     not_plain: int = 0
-    _seen: list[pa.Table] = field(default_factory=list)
 
     def add(self, records: Iterable[tuple[int, int, int, bytes | None]], end: OffsetVector) -> None:
         """Adds the records up to `end`: partition, offset, Kafka time in microseconds, value."""
@@ -45,8 +44,8 @@ class LogEvents:
                 continue
             where = {"partition": partition, "offset": offset, "kafka_time": time_us}
             given.append(event | where)
-        self._seen.append(self._typed(given))
-        self.table = pa.concat_tables(self._seen)
+        typed = self._typed(given)
+        self.table = typed if self.table is None else pa.concat_tables([self.table, typed])
         self.end = end
 
     def _typed(self, given: list[dict[str, Any]]) -> pa.Table:
@@ -54,6 +53,8 @@ class LogEvents:
         try:
             typed, _ = typed_events(self.source, _table(self.source, given))
         except (BadRequest, pa.ArrowException):
+            if not given:
+                raise
             if len(given) == 1:
                 self.not_plain += 1
                 return self._typed([])

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from slicewise.lifecycle.checking import closed
-from slicewise.lifecycle.healing.record import MOST_STEPS, Healing, Job
+from slicewise.lifecycle.healing.record import MOST_ENTITIES, MOST_STEPS, Healing, Job
+from slicewise.windows.durations import HOUR_US
 
 ANNA, BERT = json.dumps({"user": "anna"}), json.dumps({"user": "bert"})
 
@@ -21,7 +22,14 @@ def value(entity: str, view: str = "plays") -> dict[str, str]:
 
 
 def red(healing: Healing, at_us: int, since: int, until: int, *entities: str) -> Healing:
-    return healing.red(job(at_us), {"plays": since}, until, [value(e) for e in entities])
+    values = [value(e) for e in entities]
+    return healing.red(job(at_us), {"plays": since}, until, values, began_us=at_us - 1)
+
+
+def marked(healing: Healing, view: str = "plays") -> list[int]:
+    """Hours of a view that are marked."""
+    mark = healing.mark(view)
+    return [] if mark is None else [hour for hour in range(12) if mark.includes(hour)]
 
 
 def again(healing: Healing) -> Healing:
@@ -31,9 +39,9 @@ def again(healing: Healing) -> Healing:
 
 def test_a_red_check_marks_its_hours_and_what_differed_is_compared_again() -> None:
     healing = again(red(Healing(), 10, 5, 9, ANNA))
-    assert [hour for hour in range(12) if healing.is_marked("plays", hour)] == [5, 6, 7, 8, 9]
+    assert marked(healing) == [5, 6, 7, 8, 9]
     assert healing.compared_again() == {"plays": [{"user": "anna"}]}
-    assert not healing.is_marked("other", 7)
+    assert marked(healing, "other") == []
 
 
 def test_a_later_red_check_widens_the_mark_and_keeps_its_entities() -> None:
@@ -61,9 +69,9 @@ def test_hours_that_are_recomputed_are_due_no_more_and_marked_until_a_check_is_g
     mark = healing.mark("plays")
     assert mark is not None
     assert mark.due(range(12)) == (frozenset(), True)
-    assert healing.is_marked("plays", 7)
+    assert 7 in marked(healing)
     green = healing.green(job(40), {"plays"}, 100, began_us=30)
-    assert not green.is_marked("plays", 7)
+    assert marked(green) == []
 
 
 def test_what_is_marked_while_hours_are_recomputed_is_still_due() -> None:
@@ -76,12 +84,12 @@ def test_what_is_marked_while_hours_are_recomputed_is_still_due() -> None:
 
 def test_what_is_marked_while_a_check_runs_outlives_it() -> None:
     healing = red(Healing(), 35, 5, 9, ANNA).green(job(40), {"plays"}, 100, began_us=30)
-    assert healing.is_marked("plays", 9)
+    assert 9 in marked(healing)
 
 
 def test_a_green_check_of_one_view_leaves_the_mark_of_another() -> None:
     healing = red(Healing(), 10, 5, 9, ANNA)
-    healing = healing.red(job(11), {"other": 8}, 9, [value(ANNA, "other")])
+    healing = healing.red(job(11), {"other": 8}, 9, [value(ANNA, "other")], began_us=10)
     healing = healing.green(job(20), {"plays"}, 100, began_us=15)
     assert healing.views == ("other",)
     assert not healing.stories[-1].over_us
@@ -118,6 +126,26 @@ def test_what_is_only_suspected_closes_no_gate() -> None:
     assert closed(None, healing) == ""
     assert healing.compared_again() == {"plays": [{"user": "anna"}]}
     assert healing.green(job(20), {"plays"}, 9, began_us=15).views == ()
+
+
+def test_what_is_suspected_while_a_check_runs_is_for_the_next_one() -> None:
+    healing = Healing().suspected(job(10), {"plays": [ANNA]})
+    healing = again(healing.suspected(job(18), {"plays": [BERT]}))
+    green = again(healing.green(job(20), {"plays"}, 9, began_us=15))
+    assert green.compared_again() == {"plays": [{"user": "bert"}]}
+    assert not green.stories[-1].over_us
+    wrong = healing.red(job(20), {"plays": 5}, 9, [value(ANNA)], began_us=15)
+    assert again(wrong).suspects == {"plays": (BERT,)}
+    assert green.green(job(30), {"plays"}, 9, began_us=25).views == ()
+
+
+def test_all_that_a_green_check_cleared_is_not_suspected_again_within_the_hour() -> None:
+    many = {"plays": [json.dumps({"user": f"user {n}"}) for n in range(MOST_ENTITIES)]}
+    healing = Healing().suspected(job(10), many, [value(text) for text in many["plays"]])
+    healing = again(healing.green(job(20), {"plays"}, 9, began_us=15))
+    assert healing.new_suspects(many, now_us=30) == {}
+    assert healing.new_suspects(many | {"plays": [ANNA]}, now_us=30) == {"plays": (ANNA,)}
+    assert healing.new_suspects(many, now_us=30 + HOUR_US).keys() == {"plays"}
 
 
 def test_the_gate_is_closed_while_hours_are_marked_whatever_the_last_check_was() -> None:
