@@ -23,8 +23,6 @@ from types import ModuleType
 
 from slicewise.errors import SlicewiseError
 from slicewise.extras import needed
-from slicewise.lifecycle.reports import TASK
-from slicewise.log import warning
 from slicewise.settings import Settings
 
 FOLDERS = ("define", "operate", "data")
@@ -57,14 +55,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(modules[arguments.command].run(arguments, Settings.load()))
     except SlicewiseError as error:
         print(f"slicewise {arguments.command}: {error}", file=sys.stderr)
-        if os.environ.get(TASK):
-            warning("job_failed", job=arguments.command, lasting=error.lasting, error=str(error))
+        _write_event(arguments.command, error)
         return 1
     except KeyboardInterrupt:
         print(
             f"slicewise {arguments.command}: interrupted; running it again goes on", file=sys.stderr
         )
         return 130
+
+
+def _write_event(command: str, error: SlicewiseError) -> None:
+    """Writes the event of a failure for the task that runs the command, as jobs do."""
+    from slicewise.lifecycle.reports import TASK
+    from slicewise.log import warning
+
+    if os.environ.get(TASK):
+        warning("job_failed", job=command, lasting=error.lasting, error=str(error))
 
 
 def command_names() -> list[str]:

@@ -119,6 +119,10 @@ def no_realtime(unit: StorageUnit) -> str | None:
     return _no_realtime(id_column, [name for name, _ in unit.functions])
 
 
+_Unit = Mapping[str, Any]
+"""A unit of a deployment's JSON."""
+
+
 def realtime_sources(manifest: Mapping[str, Any]) -> frozenset[str]:
     """Names of the sources of which the real-time lane writes at least one unit, from a
     deployment's JSON.
@@ -126,32 +130,27 @@ def realtime_sources(manifest: Mapping[str, Any]) -> frozenset[str]:
     By the rule of `no_realtime`, for whoever reads the JSON alone: Airflow's triggerer and its
     page.
     """
-    return frozenset(str(unit.get("source")) for unit in _written(manifest))
+    return frozenset(str(unit.get("source")) for unit in _by_lane(manifest)[0])
 
 
 def realtime_views(manifest: Mapping[str, Any]) -> frozenset[str]:
     """Names of the views that the real-time lane writes all units of, from a deployment's JSON."""
-    every = {str(unit.get("view")) for unit in manifest.get("units", ())}
-    written = [id(unit) for unit in _written(manifest)]
-    return frozenset(
-        every - {str(u.get("view")) for u in manifest.get("units", ()) if id(u) not in written}
-    )
+    written, left = ({str(unit.get("view")) for unit in of} for of in _by_lane(manifest))
+    return frozenset(written - left)
 
 
-def _written(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _by_lane(manifest: Mapping[str, Any]) -> tuple[list[_Unit], list[_Unit]]:
+    """Units that the real-time lane writes, and those that are left to the micro-batch lane."""
     ids = {
         source["name"]: source["dedupe"]["column"]
         for source in manifest.get("sources", ())
         if source.get("dedupe")
     }
-    return [
-        unit
-        for unit in manifest.get("units", ())
-        if _no_realtime(
-            ids.get(unit.get("source")), [name for name, _ in unit.get("functions", ())]
-        )
-        is None
-    ]
+    lanes: tuple[list[_Unit], list[_Unit]] = ([], [])
+    for unit in manifest.get("units", ()):
+        functions = [name for name, _ in unit.get("functions", ())]
+        lanes[_no_realtime(ids.get(unit.get("source")), functions) is not None].append(unit)
+    return lanes
 
 
 def _no_realtime(id_column: str | None, functions: Sequence[str]) -> str | None:

@@ -16,7 +16,9 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse, HTMLResponse, Response
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
+
+from slicewise_airflow.pages.frames import environment
 
 ROUTE = "/data-docs"
 _TYPES = {
@@ -130,7 +132,4 @@ def _met(root: Path, page: Path) -> bool | None:
 
 @cache
 def _environment() -> Environment:
-    frames = Path(__file__).parents[1] / "reports" / "templates"
-    return Environment(
-        loader=FileSystemLoader([_TEMPLATES, frames]), autoescape=True, undefined=StrictUndefined
-    )
+    return environment(_TEMPLATES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,17 @@ from urllib.parse import quote
 
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
+from slicewise.client.instants import instant_text
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle.healing.record import PART, Healing, Step, Story
 from slicewise.lifecycle.incidents import Incidents
+from slicewise.lifecycle.jobs import hour_text
 from slicewise.local import history
 from slicewise.local.servers.inbox import Inbox
 from slicewise.settings import Settings
+from slicewise_airflow.pages.frames import environment
 from slicewise_airflow.pages.page import Document, error_of
 from slicewise_airflow.reports.routes import HEADERS
 
@@ -59,16 +61,7 @@ def stories() -> tuple[Document, int]:
     }
     return {
         "now_us": time.time_ns() // 1_000,
-        "marked": [
-            {
-                "view": mark.view,
-                "since": _hour(mark.since),
-                "until": _hour(mark.until),
-                "recomputed": bool(mark.recomputed_us),
-                "entities": len(mark.entities),
-            }
-            for mark in healing.marked
-        ],
+        "marked": [mark.shown() for mark in healing.marked],
         "stories": [_story(story, kept, reports) for story in reversed(healing.stories)],
     }, 200
 
@@ -101,7 +94,9 @@ def _is_red(story: Story) -> bool:
 
 def _step(step: Step, reports: dict[str, str]) -> Document:
     document = asdict(step)
-    document["hours"] = {view: [_hour(h) for h in hours] for view, hours in step.hours.items()}
+    document["hours"] = {
+        view: [hour_text(hour) for hour in hours] for view, hours in step.hours.items()
+    }
     if step.run:
         document["url"] = f"../dags/{quote(step.dag)}/runs/{quote(step.run, safe='')}"
     if step.report in reports:
@@ -116,21 +111,10 @@ def rendered(document: Document) -> str:
 
 @cache
 def _environment() -> Environment:
-    own, frames = Path(__file__).with_name("templates"), Path(__file__).parents[1] / "reports"
-    environment = Environment(
-        loader=FileSystemLoader([own, frames / "templates"]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["instant"] = _instant
-    return environment
+    made = environment(Path(__file__).with_name("templates"))
+    made.filters["instant"] = _instant
+    return made
 
 
 def _instant(us: int) -> str:
-    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _hour(number: int) -> str:
-    return datetime.fromtimestamp(number * 3600, UTC).strftime("%Y-%m-%dT%H")
+    return instant_text(us // 1_000_000 * 1_000_000)

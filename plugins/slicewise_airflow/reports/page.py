@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
 from slicewise.errors import SettingsError
 from slicewise.lifecycle.history.buckets import WINDOWS, Steps
@@ -26,6 +25,7 @@ from slicewise.local import history
 from slicewise.local.servers.inbox import Inbox
 from slicewise.settings import Settings
 from slicewise.windows.durations import DAY_US
+from slicewise_airflow.pages.frames import environment
 from slicewise_airflow.reports.drawing import drawn
 
 CHECK = re.compile(r"check-(\d{8}T\d{6}Z)-([A-Za-z0-9][A-Za-z0-9_.-]{0,99})", re.ASCII)
@@ -190,15 +190,9 @@ def _rendered(template: str, **values: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["figure"] = number
-    return environment
+    made = environment()
+    made.filters["figure"] = number
+    return made
 
 
 def _instant(seconds: float) -> str:

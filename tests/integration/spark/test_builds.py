@@ -13,12 +13,12 @@ import redis
 
 from slicewise.cli import rebuilding
 from slicewise.errors import DataLoss, DeploymentSuperseded, UnknownName
+from slicewise.lifecycle.jobs import hour_text
 from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.spark.lake import unit_build
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.spark.lake.compaction import UnitTable
-from slicewise.spark.lake.report import hour_text
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.operations.connecting import ReadMetadata

@@ -18,12 +18,13 @@ from confluent_kafka import Producer
 
 import slicewise as sw
 from slicewise.features.plan.deployment import Deployment
+from slicewise.lifecycle.jobs import hour_text
 from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.offsets import token as tokens
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.spark.lake.context import Context
-from slicewise.spark.lake.report import Report, hour_text
+from slicewise.spark.lake.report import Report
 from slicewise.stores.online.redis import sweep as store_sweep
 from slicewise.stores.online.redis.status import read_status
 from slicewise.training.archiving.offline import Offline

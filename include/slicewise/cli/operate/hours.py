@@ -15,11 +15,11 @@ import json
 from typing import TYPE_CHECKING
 
 from slicewise.errors import BadRequest
+from slicewise.lifecycle.jobs import hour_text
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
     from slicewise.cli.hour_states import Calendar
-    from slicewise.lifecycle.healing.record import Mark
 
 MOST_DAYS = 92
 _LETTERS = {"compacted": "c", "dirty": "D", "open": "o"}
@@ -58,14 +58,14 @@ def to_json(shown: Calendar | None) -> dict[str, object]:
         return {"now_us": None, "first": None, "views": []}
     return {
         "now_us": shown.now_us,
-        "first": _hour(shown.first),
+        "first": hour_text(shown.first),
         "views": [
             {
                 "view": view.view,
                 "rows": view.rows,
                 "bytes": view.bytes,
-                "marked": None if view.mark is None else _mark_of(view.mark),
-                "hours": {_hour(hour): view.states[hour].value for hour in sorted(view.states)},
+                "marked": None if view.mark is None else view.mark.shown(),
+                "hours": {hour_text(hour): view.states[hour].value for hour in sorted(view.states)},
             }
             for view in shown.views
         ],
@@ -78,27 +78,12 @@ def _show(shown: Calendar) -> None:
         for day in range(shown.first // 24, max(view.states) // 24 + 1):
             hours = (view.states.get(hour) for hour in range(day * 24, day * 24 + 24))
             letters = "".join("·" if state is None else _LETTERS[state.value] for state in hours)
-            print(f"{view.view:<{widest}}  {_hour(day * 24)[:10]}  {letters}")
+            print(f"{view.view:<{widest}}  {hour_text(day * 24)[:10]}  {letters}")
         dirty = sum(state.value == "dirty" for state in view.states.values())
         size = f"{view.rows:,} rows, {view.bytes / 1e6:,.1f} MB in the lake"
         print(f"{view.view:<{widest}}  {dirty} dirty; {size}")
         if view.mark is not None:
-            marked = _mark_of(view.mark)
+            marked = view.mark.shown()
             done = "recomputed, to be checked" if marked["recomputed"] else "to be recomputed"
             print(f"{view.view:<{widest}}  {marked['since']} to {marked['until']}: {done}")
         print()
-
-
-def _mark_of(mark: Mark) -> dict[str, object]:
-    return {
-        "since": _hour(mark.since),
-        "until": _hour(mark.until),
-        "recomputed": bool(mark.recomputed_us),
-        "entities": len(mark.entities),
-    }
-
-
-def _hour(number: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(number * 3600, UTC).strftime("%Y-%m-%dT%H")

@@ -7,7 +7,7 @@ Decisions only, over the store's status; the watch of Airflow tells of what last
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from slicewise.lifecycle.health.alerts import Missed, fresh_cause
@@ -24,16 +24,11 @@ def missed_freshness(
     """Views and sources whose events are in answers later than their deadline. sources: of each
     view and source that is deployed; statuses: by view and source, of the lane that brings its
     events first."""
-    return tuple(_late(sources, statuses, now_us, limits))
-
-
-def _late(
-    sources: Mapping[str, str], statuses: Mapping[str, Status], now_us: int, limits: Limits
-) -> Iterator[Missed]:
+    missed = list[Missed]()
     for name, limit_ms in limits.fresh_within_ms.items():
         if name not in sources:
             text = f"{name}: a deadline for answers, and no such view or source is deployed"
-            yield Missed(fresh_cause(name), text, name)
+            missed.append(Missed(fresh_cause(name), text, name))
             continue
         of = statuses.get(name)
         # a driver that is silent or ended is a matter of its own
@@ -47,7 +42,8 @@ def _late(
                 f"{name}: events come into answers {late_ms / 1000:,.1f} s after they came in "
                 f"Kafka (p99 of a minute), and {limit_ms / 1000:,.1f} s are agreed"
             )
-            yield Missed(fresh_cause(name), text, name)
+            missed.append(Missed(fresh_cause(name), text, name))
+    return tuple(missed)
 
 
 def _late_ms(status: Status) -> float:
@@ -61,7 +57,6 @@ class Deadlines:
     and is over after as many looks without it."""
 
     patience: int
-    looks: int = 0
     missed: Mapping[str, int] = field(default_factory=dict)
     """Cause -> looks in a row in which it was missed."""
     kept: Mapping[str, int] = field(default_factory=dict)
@@ -73,7 +68,6 @@ class Deadlines:
         """The deadlines after one more look. watched: causes that it could judge."""
         return replace(
             self,
-            looks=self.looks + 1,
             missed={cause: self.missed.get(cause, 0) + 1 for cause in missed},
             kept={c: self.kept.get(c, 0) + 1 for c in watched if c not in missed},
             notified=self.notified & frozenset(missed),

@@ -21,10 +21,11 @@ from slicewise.lifecycle.compaction import (
     hours_to_compact,
 )
 from slicewise.lifecycle.healing.record import PART, Healing, Job
+from slicewise.lifecycle.jobs import hour_text
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.publish_hours import Outcomes
-from slicewise.spark.lake.report import Report, hour_text
+from slicewise.spark.lake.report import Report
 from slicewise.spark.lake.totals import move_total_until
 from slicewise.spark.runtime.log import warning
 from slicewise.stores.lake.archive import load, records_by_hour

@@ -10,11 +10,11 @@ from uuid import uuid4
 
 from slicewise.errors import SlicewiseError
 from slicewise.features.plan.unit import StorageUnit
+from slicewise.lifecycle.jobs import hour_text
 from slicewise.spark.lake.archive import Archived
 from slicewise.spark.lake.publish_hours import HourOutcome
 from slicewise.stores.lake.records import BUILT
 from slicewise.stores.lake.slices import Header
-from slicewise.windows.durations import HOUR_US
 
 _SLICE = ("slice", "events", "entities", "late", "bytes")
 
@@ -132,13 +132,8 @@ class Report:
         return rows or [begin | {"outcome": "clean"}]
 
 
-def hour_text(hour: int) -> str:
-    """`2026-11-21T08` of an hour counted since 1970."""
-    return time.strftime("%Y-%m-%dT%H", time.gmtime(hour * HOUR_US // 1_000_000))
-
-
 def parse_hour(text: str) -> int:
-    """Inverse of hour_text; BadRequest for anything else."""
+    """Inverse of `jobs.hour_text`; BadRequest for anything else."""
     from datetime import UTC, datetime
 
     from slicewise.errors import BadRequest
