@@ -15,6 +15,7 @@ from tests.drills.faults import (
     compactions,
     disks,
     loads,
+    paged,
     planted,
     scheduled,
     schemas,
@@ -392,7 +393,7 @@ STAGES = (
                 "supervised-pages",
                 "broker, store, a training set, a compaction, a value and the API break in turn: "
                 "each is paged once, and over once",
-                supervised.paged,
+                paged.paged,
                 ("I1", "I2", "I3", "I6", "I7"),
             ),
         ),

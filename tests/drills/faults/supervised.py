@@ -1,5 +1,5 @@
-"""Drivers and servers are lost under Airflow alone: nobody starts a driver but `ingest_stream`, and
-each fault is one page and one word that it is over, at a receiver of alerts."""
+"""Drivers are lost under Airflow alone: nobody starts one but `ingest_stream`, and each fault is one
+page and one word that it is over, at a receiver of alerts."""
 
 from __future__ import annotations
 
@@ -8,29 +8,23 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from slicewise.lifecycle.supervision import NAMED
 from slicewise.local import deploy
-from slicewise.local.airflow.api import AirflowApi, DagRun
-from slicewise.local.servers import drivers, stream, supervisor
-from slicewise.local.servers.process import Birth, descendants
+from slicewise.local.airflow.api import AirflowApi
+from slicewise.local.servers import drivers, stream
+from slicewise.local.servers.process import Birth
 from slicewise.stores.online.model.status import Status
-from slicewise.windows.durations import HOUR_US
-from tests.drills.faults.compactions import HOURS, hour
-from tests.drills.faults.planted import planter_of
+from tests.drills.faults.paged import PATIENCE_S, Paged
 from tests.drills.faults.processes import workers
-from tests.drills.faults.scheduled import settle_runs
 from tests.drills.faults.threads import others_of, stopped, tasks_of
 from tests.drills.judging.records import Part
 from tests.drills.stage.run import Run, await_that
@@ -45,12 +39,9 @@ from tests.drills.stage.scene import (
     signal_all,
     write_project,
 )
-from tests.e2e.payments import CARDS
 from tests.support.platform.receiver import receiving
-from tests.support.stores.planted import expired
 
 _DAG, _AIRFLOW, _VIEW = "ingest_stream", "airflow", "per_card"
-_PATIENCE_S = 300.0
 T = TypeVar("T")
 EMITTED = """
 
@@ -125,13 +116,13 @@ def with_all_drivers(rng: random.Random, **settings: str) -> Iterator[Scene]:
             made.receiver = receiver
             made.platform.up(_AIRFLOW)
             with AirflowApi(made.platform.settings.airflow_url) as api:
-                api.wait_for_dags([_DAG, "sweep_expired"], _PATIENCE_S)
+                api.wait_for_dags([_DAG, "sweep_expired"], PATIENCE_S)
                 api.unpause(_DAG)
                 api.unpause("sweep_expired")
             made.feed.resume()
             for name in NAMED:
                 await_that(
-                    partial(_applies, made, name), f"{NAMED[name]} to apply events", _PATIENCE_S
+                    partial(_applies, made, name), f"{NAMED[name]} to apply events", PATIENCE_S
                 )
             yield made
 
@@ -197,9 +188,9 @@ def _lost(
     its signs of life go on until it is ended."""
     made = run.scene
     run.some(1, 3)
-    await_that(lambda: bool(victims()), f"{NAMED[name]} to have what is to be lost", _PATIENCE_S)
+    await_that(lambda: bool(victims()), f"{NAMED[name]} to have what is to be lost", PATIENCE_S)
     pid = stream.driver_status(made.platform.settings, name).pid
-    pages = _Paged(made, f"driver.{name}")
+    pages = Paged(made, f"driver.{name}")
     with harm(victims()):
         begun = time.monotonic()
         run.kills += 1
@@ -213,7 +204,7 @@ def _lost(
                 and _applies(made, name)
             ),
             f"{NAMED[name]} to apply events again",
-            _PATIENCE_S,
+            PATIENCE_S,
         )
     run.recover_s.append(time.monotonic() - begun)
     run.parts.append(
@@ -231,11 +222,11 @@ def lagging(run: Run) -> None:
     assert receiver is not None
     posted = len(receiver.posts)
     pids = {name: stream.driver_status(settings, name).pid for name in NAMED}
-    pages = _Paged(made, f"lag.{TOPIC}")
+    pages = Paged(made, f"lag.{TOPIC}")
     most = _rate(made)
     made.feed.pace(3 * most)
     begun = time.monotonic()
-    await_that(lambda: bool(pages.events[pages.before :]), "the lag to be told of", _PATIENCE_S)
+    await_that(lambda: bool(pages.events[pages.before :]), "the lag to be told of", PATIENCE_S)
     run.detect_s.append(time.monotonic() - begun)
     [finding] = [
         one
@@ -249,7 +240,7 @@ def lagging(run: Run) -> None:
     await_that(
         lambda: pages.events[pages.before :] == ["stream_lags", "stream_caught_up"],
         "the word that the lane has caught up",
-        3 * _PATIENCE_S,
+        3 * PATIENCE_S,
     )
     made.feed.pace(PER_SECOND)
     made.feed.resume()
@@ -293,7 +284,7 @@ def undone(run: Run) -> None:
     await_that(
         lambda: drivers.kept_deployments(made.state).good == made.deployment.digest,
         "the deployment to be known as good",
-        _PATIENCE_S,
+        PATIENCE_S,
     )
     posted = len(receiver.posts)
     project = settings.project_dir
@@ -309,10 +300,10 @@ def undone(run: Run) -> None:
     await_that(
         lambda: drivers.kept_deployments(made.state).undone_version > 0,
         "the deployment to be undone",
-        3 * _PATIENCE_S,
+        3 * PATIENCE_S,
     )
     print(f"undone after {time.monotonic() - begun:.0f} s", flush=True)
-    await_that(lambda: _applies(made, MICROBATCH), "events to be applied again", _PATIENCE_S)
+    await_that(lambda: _applies(made, MICROBATCH), "events to be applied again", PATIENCE_S)
     made.await_whole()
     run.recover_s.append(time.monotonic() - begun)
     run.parts.append(
@@ -326,7 +317,7 @@ def undone(run: Run) -> None:
     await_that(
         lambda: all(receiver.events(f"driver.{name}")[-1] == "driver_well" for name in lost),
         "the word that it is over",
-        _PATIENCE_S,
+        PATIENCE_S,
     )
     pages = Counter(post["event"] for post in receiver.posts[posted:])
     print(f"pages: {dict(pages)} of {lost}", flush=True)
@@ -355,210 +346,3 @@ def _is_open(made: Scene, name: str) -> bool:
     """Tells whether the watch holds the driver for lost, or not yet for well again."""
     kept = drivers.kept(made.state).get(name)
     return kept is not None and bool(kept.fault)
-
-
-class _Paged:
-    """Pages about one incident's key from now on."""
-
-    def __init__(self, scene: Scene, key: str) -> None:
-        assert scene.receiver is not None, "this platform has no receiver of alerts"
-        self.key = key
-        self.receiver = scene.receiver
-        self.before = len(self.events)
-
-    @property
-    def events(self) -> list[str]:
-        return self.receiver.events(self.key)
-
-    def awaits(self, events: list[str]) -> None:
-        """Waits until these pages have come; any other is a failure at once."""
-
-        def come() -> bool:
-            paged = self.events[self.before :]
-            assert paged == events[: len(paged)], f"{self.key}: {paged}, and {events} are due"
-            return paged == events
-
-        await_that(come, f"{events} of {self.key}", _PATIENCE_S)
-
-
-def paged(run: Run) -> None:
-    """Breaks one thing after another: each is one page, and one word that it is over."""
-    made, settings = run.scene, run.scene.platform.settings
-    _broken(
-        run,
-        "the broker is away for longer than half a minute",
-        "broker",
-        ["broker_away", "broker_back"],
-        lambda: supervisor.down(settings, print, only=("kafka",)),
-        lambda: made.platform.up("kafka"),
-    )
-    with AirflowApi(settings.airflow_url) as api:
-        _broken(
-            run,
-            "the store is away, and a sweep fails for it",
-            "store",
-            ["store_not_well", "incident_over"],
-            lambda: supervisor.down(settings, print, only=("redis",)),
-            lambda: made.platform.up("redis"),
-            meanwhile=lambda: _triggered(api, "sweep_expired", well=False),
-        )
-        _training_set(run, api)
-        _compaction(run, api)
-        _wrong_value(run, api)
-    _serving(run)
-    receiver = made.receiver
-    assert receiver is not None
-    opened = Counter(post["key"] for post in receiver.posts if post["state"] == "open")
-    over = Counter(post["key"] for post in receiver.posts if post["state"] == "over")
-    print(f"pages: {dict(opened)}; words that it is over: {dict(over)}", flush=True)
-    wanted = {"broker", "store", "compact_slices.compact", "check_red", "probes"}
-    wanted |= {key for key in opened if key.startswith("build_training_set")}
-    others = {post["key"]: post["error"] for post in receiver.posts if post["key"] not in wanted}
-    assert not others, f"pages of what follows from another fault: {others}"
-    assert opened == over == dict.fromkeys(wanted, 1), f"{opened} opened, {over} are over"
-
-
-def _broken(
-    run: Run,
-    what: str,
-    key: str,
-    events: list[str],
-    breaks: Callable[[], object],
-    mends: Callable[[], object],
-    *,
-    meanwhile: Callable[[], object] = lambda: None,
-) -> None:
-    """A thing breaks, which pages once, and is mended once it was told."""
-    run.some(1, 3)
-    pages = _Paged(run.scene, key)
-    begun = time.monotonic()
-    breaks()
-    run.noticed(begun, lambda: bool(pages.events[pages.before :]))
-    meanwhile()
-    mended = time.monotonic()
-    mends()
-    pages.awaits(events)
-    run.recover_s.append(time.monotonic() - mended)
-    run.parts.append(Part(what, events[0], run.detect_s[-1], run.recover_s[-1]))
-    run.scene.await_whole()
-
-
-def _training_set(run: Run, api: AirflowApi) -> None:
-    """A run that a person triggers fails for a spine that is not there, and the next one has it."""
-    made = run.scene
-    folder = made.platform.settings.state_dir.parent
-    unit = next(unit for unit in made.deployment.units if unit.view == _VIEW)
-    conf = {
-        "spine": str(folder / "spine.parquet"),
-        "features": f"{unit.view}:{unit.features[0].column}",
-        "out": str(folder / "set.parquet"),
-    }
-    begun = time.monotonic()
-    failed = _triggered(api, "build_training_set", well=False, conf=conf)
-    pages = _Paged(made, f"build_training_set.build.{failed.run_id}")
-    assert pages.events == ["task_failed"], f"{pages.events} of a run that failed"
-    run.detect_s.append(time.monotonic() - begun)
-    now = datetime.now(UTC)
-    entity = unit.entity[0][0]
-    rows = {entity: ["card 1"], "at": pa.array([now], pa.timestamp("us", tz="UTC"))}
-    pq.write_table(pa.table(rows), folder / "spine.parquet")
-    mended = time.monotonic()
-    _triggered(api, "build_training_set", well=True, conf=conf)
-    pages.awaits(["incident_over"])
-    run.recover_s.append(time.monotonic() - mended)
-    what = "a training set without its spine, then with it"
-    run.parts.append(Part(what, "task_failed", run.detect_s[-1], run.recover_s[-1]))
-
-
-def _compaction(run: Run, api: AirflowApi) -> None:
-    """A file stands where the warehouse is to be: an hour cannot be compacted until it is gone."""
-    made = run.scene
-    api.unpause("compact_slices")  # which begins a run
-    settle_runs(api)
-    made.feed.burst(_LATE, HOURS)
-    made.await_applied()
-    warehouse = made.platform.settings.state_dir / "warehouse"
-    aside = warehouse.with_name("aside")
-    pages = _Paged(made, "compact_slices.compact")
-    begun = time.monotonic()
-    if warehouse.exists():
-        warehouse.rename(aside)
-    warehouse.write_text("")
-    key = f"{hour()}:00:00"
-    _triggered(api, "compact_slices", well=False, partition_key=key)
-    assert pages.events[pages.before :] == ["task_failed"], f"{pages.events} of a run that failed"
-    run.detect_s.append(time.monotonic() - begun)
-    mended = time.monotonic()
-    warehouse.unlink()
-    if aside.exists():
-        aside.rename(warehouse)
-    _triggered(api, "compact_slices", well=True, partition_key=key)
-    pages.awaits(["task_failed", "incident_over"])
-    run.recover_s.append(time.monotonic() - mended)
-    what = "a compaction without its warehouse, then with it"
-    run.parts.append(Part(what, "task_failed", run.detect_s[-1], run.recover_s[-1]))
-
-
-def _wrong_value(run: Run, api: AirflowApi) -> None:
-    """Compacted hours of a card are gone: the check is red, and green once they are recomputed."""
-    made = run.scene
-    (unit,) = made.deployment.view(_VIEW)
-    compacted = time.time_ns() // 1000 // HOUR_US - 1
-    with made.operator() as client, made.platform.store() as stored:
-        planter = planter_of(made, stored, client, unit)
-        card = next(one for one in CARDS if one and planter.fields(planter.day(one, compacted)))
-        made.watch.spares({(_VIEW, (card,))})
-        begun = time.monotonic()
-        expired(planter, card)
-    pages = _Paged(made, "check_red")
-    api.unpause("check_consistency")
-    checked = api.trigger("check_consistency", conf={"sample": len(CARDS) + 100})
-    await_that(lambda: bool(pages.events[pages.before :]), "a red check", _PATIENCE_S)
-    run.detect_s.append(time.monotonic() - begun)
-    over = api.wait(checked, timeout_s=3 * _PATIENCE_S)
-    assert over.well, f"{over.run_id} is {over.state}"
-    pages.awaits(["check_red", "incident_over"])
-    run.recover_s.append(time.monotonic() - begun)
-    made.watch.spares(())
-    what = "the compacted hours of a card are gone"
-    run.parts.append(Part(what, "check_red", run.detect_s[-1], run.recover_s[-1]))
-
-
-def _serving(run: Run) -> None:
-    """The prediction API hangs: the prober, which gets no answer, is not started again for it."""
-    made = run.scene
-    birth = made.server("serving")
-    pages, lost = _Paged(made, "probes"), _Paged(made, f"driver.{stream.PROBES}")
-    begun = time.monotonic()
-    with run.still([birth, *descendants(birth)]):
-        await_that(lambda: bool(pages.events[pages.before :]), "late answers", _PATIENCE_S)
-        run.detect_s.append(time.monotonic() - begun)
-    mended = time.monotonic()
-    await_that(
-        lambda: pages.events[pages.before :] == ["answers_late", "incident_over"],
-        "the word that answers are fresh again",
-        3 * _PATIENCE_S,  # figures of five minutes hold the late ones
-    )
-    run.recover_s.append(time.monotonic() - mended)
-    assert lost.events[lost.before :] == [], "the prober was started again for a server that hangs"
-    what = "the prediction API hangs (SIGSTOP)"
-    run.parts.append(Part(what, "answers_late", run.detect_s[-1], run.recover_s[-1]))
-    made.await_whole()
-
-
-_LATE = 1_500
-"""Events of hours that are over, to be compacted."""
-
-
-def _triggered(
-    api: AirflowApi,
-    dag: str,
-    *,
-    well: bool,
-    conf: Mapping[str, object] | None = None,
-    partition_key: str | None = None,
-) -> DagRun:
-    begun = api.trigger(dag, conf=dict(conf or {}), partition_key=partition_key)
-    over = api.wait(begun, timeout_s=3 * _PATIENCE_S)
-    assert over.well == well, f"{dag}: {over.run_id} is {over.state}"
-    return over
