@@ -54,7 +54,7 @@ test('a backfill of an hour compacts it from raw events, and the page of the hou
   await begin.click(wait)
   await dialog.waitFor({ state: 'hidden', ...wait })
 
-  const deadline = Date.now() + 600_000
+  const deadline = Date.now() + 240_000
   let run
   while (run?.state !== 'success') {
     assert.ok(Date.now() < deadline && run?.state !== 'failed', JSON.stringify(run))
@@ -77,7 +77,7 @@ test('drivers are restarted by a form', async () => {
 test('the stream is drained by a form, and goes on once ingest_stream is unpaused', async () => {
   const ingest = `${airflow}/api/v2/dags/ingest_stream`
   const { trigger } = await form(page, airflow, 'drain_stream')
-  await triggered(page, airflow, 'drain_stream', trigger)
+  await triggered(page, airflow, 'drain_stream', trigger, 300_000) // the form's own wait_s
   assert.equal((await (await page.request.get(ingest)).json()).is_paused, true)
   const answer = await page.request.patch(ingest, { data: { is_paused: false } })
   assert.equal(answer.status(), 200)

@@ -1,5 +1,5 @@
-"""Drivers are lost under Airflow alone: nobody starts one but `ingest_stream`, and each fault is one
-page and one word that it is over, at a receiver of alerts."""
+"""Drivers are lost under Airflow alone, where nobody starts one but `ingest_stream`. Each fault is
+one page and one word that it is over, at a receiver of alerts."""
 
 from __future__ import annotations
 

@@ -245,6 +245,27 @@ def test_a_red_check_recomputes_what_it_is_about_and_is_green_then(
     assert receiver.posts[-1]["key"] == "check_red"
 
 
+def test_a_compaction_is_followed_by_a_check_of_its_hour(platform: AirflowStack) -> None:
+    assert platform.compacted
+    platform.api.unpause("check_consistency")
+    platform.settle("check_consistency")
+    before = {run.run_id for run in platform.api.runs("check_consistency")}
+    key = time.strftime("%Y-%m-%dT%H:00:00", time.gmtime(platform.hours[0] * 3600))
+    conf = {"only": True, "from_raw": True}
+    compacted = platform.api.trigger("compact_slices", conf=conf, partition_key=key)
+    assert platform.api.wait(compacted, timeout_s=PATIENCE_S).well
+
+    def followed() -> str | None:
+        runs = [run for run in platform.api.runs("check_consistency") if run.run_id not in before]
+        return None if any(run.well for run in runs) else f"{runs}"
+
+    platform.wait(followed, "the check of the hour", PATIENCE_S)
+    platform.api.pause("check_consistency")  # other tests compact too
+    (run,) = [run for run in platform.api.runs("check_consistency") if run.run_id not in before]
+    assert run.run_type.startswith("asset"), run
+    print(f"the check of {key}: {run}", flush=True)
+
+
 def test_a_wrong_value_of_the_open_hour_is_suspected_judged_and_healed(
     platform: AirflowStack, receiver: Receiver
 ) -> None:
@@ -298,6 +319,7 @@ def test_a_wrong_value_of_the_open_hour_is_suspected_judged_and_healed(
     assert stories[-1]["over_us"]
     assert json.loads(platform.cli("checks", "look", "--json").stdout)["outcome"] == "equal"
     platform.api.pause("check_open_hour")
+    platform.api.pause("check_consistency")  # other tests compact
     platform.api.unpause("compact_slices")
 
 
@@ -305,26 +327,6 @@ def _early_in_an_hour() -> str | None:
     """The hour that is open stays so while a test looks at it."""
     minute = datetime.now(UTC).minute
     return f"minute {minute}" if minute >= 57 else None
-
-
-def test_a_compaction_is_followed_by_a_check_of_its_hour(platform: AirflowStack) -> None:
-    assert platform.compacted
-    platform.settle("compact_slices")
-    platform.api.unpause("check_consistency")
-    platform.settle("check_consistency")
-    before = {run.run_id for run in platform.api.runs("check_consistency")}
-    key = time.strftime("%Y-%m-%dT%H:00:00", time.gmtime(platform.hours[0] * 3600))
-    conf = {"only": True, "from_raw": True}
-    compacted = platform.api.trigger("compact_slices", conf=conf, partition_key=key)
-    assert platform.api.wait(compacted, timeout_s=PATIENCE_S).well
-
-    def followed() -> str | None:
-        runs = [run for run in platform.api.runs("check_consistency") if run.run_id not in before]
-        by_assets = [run for run in runs if run.run_type.startswith("asset")]
-        return None if any(run.well for run in by_assets) else f"{runs}"
-
-    platform.wait(followed, "the check of the hour", PATIENCE_S)
-    platform.api.pause("check_consistency")  # other tests compact too
 
 
 def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> None:
