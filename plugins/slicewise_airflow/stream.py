@@ -34,7 +34,7 @@ RUNS_EVERY_S = 10.0
 """Seconds between two looks at the runs of the DAG."""
 PAUSED_EVERY_S = 30.0
 """Seconds between two looks at which DAGs are paused."""
-DRIVERS_EVERY_S = 2.0
+DRIVERS_EVERY_S = 1.0
 """Seconds between two looks at the drivers of this machine, which cost no question to a server."""
 
 

@@ -48,7 +48,7 @@ class Patience:
 
     silent_us: int = 10 * _SECOND_US
     """Between two signs of life, of which a driver gives two a second."""
-    stuck_us: int = 15 * _SECOND_US
+    stuck_us: int = 10 * _SECOND_US
     """Events wait, and none is applied; a batch that was slow before is given more."""
     unknown_us: int = 30 * _SECOND_US
     """The same of a driver whose batches of the last minute say nothing."""

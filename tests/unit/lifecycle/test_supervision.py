@@ -71,12 +71,12 @@ def test_a_driver_that_starts_is_given_time_to_its_first_sign_of_life(
 @pytest.mark.parametrize(
     ("more", "limit_s"),
     [
-        ({"batch_ms_p99": 400.0}, 15.0),
+        ({"batch_ms_p99": 400.0}, 10.0),
         ({"batch_ms_p99": 9_000.0}, 36.0),
         ({}, 30.0),
         ({"records": 0}, 120.0),
-        ({"outcomes": {"rows": 3}}, 15.0),
-        ({"views": {"songs": ViewStatus(NOW)}}, 15.0),
+        ({"outcomes": {"rows": 3}}, 10.0),
+        ({"views": {"songs": ViewStatus(NOW)}}, 10.0),
     ],
     ids=["quick-batches", "slow-batches", "none-lately", "none-ever", "real-time", "emission"],
 )
@@ -176,7 +176,7 @@ def test_a_driver_that_was_lost_while_a_server_was_away_is_started_and_no_page_o
     assert step(opened, died, NOW, away="the store: gone").kept.fault, "its incident stays open"
 
 
-@pytest.mark.parametrize(("since_s", "kind"), [(15, None), (16, "stuck"), (600, "stuck")])
+@pytest.mark.parametrize(("since_s", "kind"), [(10, None), (11, "stuck"), (600, "stuck")])
 def test_a_driver_has_its_time_anew_once_a_server_is_back(since_s: int, kind: str | None) -> None:
     waited = look(NOW, status(60, batch_ms_p99=400.0))
     fault = fault_of(waited, NOW, since_us=NOW - since_s * SECOND)
