@@ -7,13 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from slicewise.settings import Settings
-from slicewise.spark.runtime.classes import forget, leaving, sharing
-from slicewise.spark.runtime.conf import job_conf
+from slicewise.spark.runtime.classes import forget, leaving, sharing, surviving
+from slicewise.spark.runtime.conf import job_conf, realtime_conf, stream_conf
 
 LEAVES, MAPS = "-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile="
 
@@ -126,6 +128,37 @@ def test_what_is_forgotten_is_due_again(settings: Settings) -> None:
     forget(settings)
     assert archives(settings) == []
     assert LEAVES in left(settings)
+
+
+@pytest.mark.parametrize("conf", [stream_conf, realtime_conf])
+def test_drivers_map_what_a_job_left(
+    settings: Settings, conf: Callable[[Settings], dict[str, str]]
+) -> None:
+    left(settings)
+    [kept] = archives(settings)
+    assert f'{MAPS}{kept}"' in conf(settings)["spark.driver.extraJavaOptions"]
+
+
+def test_an_archive_that_a_driver_does_not_survive_is_removed_at_its_third_beginning(
+    settings: Settings,
+) -> None:
+    left(settings)
+    for beginning in range(3):
+        assert bool(archives(settings)) is True, beginning
+        with suppress(KeyboardInterrupt), surviving(settings, "stream"):
+            there = bool(archives(settings))
+            raise KeyboardInterrupt
+    assert not there, "it began without the archive"
+    left(settings)
+    with surviving(settings, "stream"):
+        pass
+    left(settings)
+    for _ in range(4):  # one that ends early is no sign: the next survives
+        with suppress(KeyboardInterrupt), surviving(settings, "stream"):
+            raise KeyboardInterrupt
+        with surviving(settings, "stream"):
+            pass
+    assert archives(settings)
 
 
 def test_a_disk_without_room_is_not_filled(

@@ -33,6 +33,8 @@ _ROOM = 1 << 30
 """Bytes that must be free: an archive is 210 MB, and the disk is others' too."""
 
 _PROBE_S = 60.0
+_BEGINNINGS = 2
+"""Beginnings of a driver in a row that may end early, for other reasons: it was killed, say."""
 
 _GIVEN = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _BARS = ("-Xshare", "-javaagent", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit")
@@ -71,6 +73,26 @@ def leaving(settings: Settings) -> Iterator[str]:
     finally:
         with _harmless():
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def surviving(settings: Settings, name: str) -> Iterator[None]:
+    """Within it a driver's JVM begins, which may map the archive. After some beginnings in a row
+    that did not survive it the archive is removed: that may be why.
+
+    name: of the driver; no two of a name begin at once in one state folder.
+    """
+    begun = settings.state_dir / "spark" / f"{name}.begun"
+    with _harmless():
+        begun.parent.mkdir(parents=True, exist_ok=True)
+        before = begun.stat().st_size if begun.exists() else 0
+        if before >= _BEGINNINGS:
+            forget(settings)
+        with begun.open("ab") as file:
+            file.write(b".")
+    yield
+    with _harmless():
+        begun.unlink(missing_ok=True)
 
 
 def forget(settings: Settings) -> None:

@@ -97,9 +97,10 @@ def job_conf(
 
 
 def stream_conf(settings: Settings) -> dict[str, str]:
-    """Configuration of the stream: the same, with an empty trigger made cheap (docs/adr)."""
+    """Configuration of the stream: the same, with an empty trigger made cheap (docs/adr/0025)."""
+    java = f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_LONG} {sharing(settings)}"
     return job_conf(settings) | {
-        "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_LONG}",
+        "spark.driver.extraJavaOptions": java.rstrip(),
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",

@@ -9,20 +9,25 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from slicewise.settings import Settings
+from slicewise.spark.runtime.classes import surviving
 from slicewise.spark.runtime.conf import job_conf, realtime_conf, stream_conf
 from slicewise.spark.runtime.daemon import YOUNG as YOUNG
 
 
 def stream_session(settings: Settings, cores: int = 2) -> SparkSession:
     """The session of a stream driver: `cores` task slots, a failed task is tried four times."""
-    return _session(settings, "slicewise-stream", f"local[{cores},4]", stream_conf(settings))
+    name = "slicewise-stream"
+    with surviving(settings, name):
+        return _session(settings, name, f"local[{cores},4]", stream_conf(settings))
 
 
 def realtime_session(settings: Settings, slots: int) -> SparkSession:
     """The session of the real-time lane's driver, a slot for each partition; a failed task is the
     query's failure: what a writer may do twice it does itself, and all else is planned anew from
     the metadata."""
-    return _session(settings, "slicewise-realtime", f"local[{slots},1]", realtime_conf(settings))
+    name = "slicewise-realtime"
+    with surviving(settings, name):
+        return _session(settings, name, f"local[{slots},1]", realtime_conf(settings))
 
 
 def task_slots(session: SparkSession) -> int:
