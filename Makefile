@@ -134,11 +134,14 @@ SIDE_BY_SIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 20
 LEFT ?=
 LEAVING := $(LEFT:%=-m "not %")
 
+# Java's tests run beside those of DAGs, each on a core, and are shown behind them.
 .PHONY: test
 test: setup ## the whole suite, two files at a time (JOBS=1: one); starts and stops the servers that it needs
 	@failed=; \
-	$(MAKE) --no-print-directory test-java || failed+=" java"; \
+	java=$$(mktemp); trap 'rm -f "$$java"' EXIT; \
+	$(MAKE) --no-print-directory test-java >"$$java" 2>&1 & \
 	.venvs/airflow/bin/python $(PYTEST) tests || failed+=" airflow"; \
+	wait $$! || failed+=" java"; cat "$$java"; \
 	$(PY) $(PYTEST) $(SIDE_BY_SIDE) $(LEAVING) tests || failed+=" platform"; \
 	.venvs/spark/bin/python $(PYTEST) $(SIDE_BY_SIDE) tests || failed+=" spark"; \
 	$(MAKE) --no-print-directory test-drills || failed+=" drills"; \
