@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG, Param, get_current_context, task
 from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.assets import VIEWS
 from slicewise_airflow.pages.docs import page_of
@@ -45,12 +45,15 @@ with DAG(
         retries=2, retry_delay=timedelta(seconds=5), execution_timeout=timedelta(minutes=1)
     )  # type: ignore[untyped-decorator]
     def wanted() -> bool:
-        """Is any view not ready? A look at the store's metadata."""
-        from slicewise.lifecycle.health.overview import unready
+        """Is any view not ready? A look at the store's metadata. A view that is not deployed is
+        refused."""
+        from slicewise.lifecycle.health.overview import require_view, unready
         from slicewise.settings import Settings
         from slicewise.stores.online.redis.status import read_status
 
-        return bool(unready(read_status(Settings.load().redis_url)))
+        status = read_status(Settings.load().redis_url)
+        require_view(status, get_current_context()["params"].get("view"))
+        return bool(unready(status))
 
     wanted() >> SparkJob(
         task_id="backfill",

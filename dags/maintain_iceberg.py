@@ -47,6 +47,7 @@ with DAG(
             None,
             type=["null", "integer"],
             minimum=1,
+            maximum=100_000,
             description="snapshots younger than this stay, in place of the policies' keep_days",
         ),
     },

@@ -74,7 +74,7 @@ def _app() -> FastAPI:
             raise HTTPException(404, f"no page {name} in docs/")
         return HTMLResponse(document)
 
-    mount_data_docs(app, signed_in)
+    mount_data_docs(app, reading)
     mount_stories(app, reading)
 
     @app.get("/rights.json", dependencies=signed_in)
@@ -106,7 +106,7 @@ def _app() -> FastAPI:
     async def explain(body: dict[str, Any] = Body()) -> JSONResponse:  # noqa: B008
         return _fresh(*await reads.explained(body))
 
-    add_routes(app, signed_in)
+    add_routes(app, signed_in, reading)
     return app
 
 

@@ -17,6 +17,7 @@ from slicewise.errors import SlicewiseError
 from slicewise.log import to_stderr, warning
 from slicewise.settings import Settings
 from slicewise.spark.lake.job import session_of
+from slicewise.stores.lake.policy import MOST
 
 _IMPORTS = ("slicewise.spark.lake.maintain", "slicewise.stores.lake.records")
 
@@ -28,6 +29,8 @@ def main() -> int:
     parser.add_argument("--dry-run", action="store_true", help="say what would be done")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    if given.keep_days is not None and not 1 <= given.keep_days <= MOST:
+        parser.error(f"--keep-days {given.keep_days}: a whole number from 1 to {MOST} is expected")
     to_stderr()
     settings, clock = Settings.load(), SystemClock()
     with session_of(settings, "maintain", _IMPORTS) as session:

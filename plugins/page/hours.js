@@ -117,9 +117,11 @@ function trigger(hour) {
 
 async function lookAtRuns() {
   try {
-    const found = await read(`${AIRFLOW}/dagRuns?limit=100&order_by=-id&state=failed&state=running&state=queued`);
-    runs = {};
-    found.dag_runs.forEach(run => { if (run.partition_key && !(run.partition_key in runs)) runs[run.partition_key] = run.state; });
+    // of each hour the newest run: one that was well says that an older one that failed is over
+    const pages = await Promise.all([0, 100].map(offset => read(`${AIRFLOW}/dagRuns?limit=100&offset=${offset}&order_by=-id`)));
+    const newest = {};
+    pages.flatMap(page => page.dag_runs).forEach(run => { if (run.partition_key) newest[run.partition_key] ??= run.state; });
+    runs = Object.fromEntries(Object.entries(newest).filter(([, state]) => state !== "success"));
   } catch { runs = {}; }  // who may not see runs sees what the store says
   if (calendar) showHours();
 }

@@ -46,6 +46,7 @@ from slicewise.lifecycle.health.alerts import (
     alert,
     channels,
     deadline_alert,
+    fresh_cause,
     matter_alert,
 )
 from slicewise.lifecycle.health.judge import AGING, Part
@@ -58,7 +59,7 @@ from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise_airflow.channels import reason_of, send
 from slicewise_airflow.pages.docs import base
-from slicewise_airflow.record import first_failure_us, keep_failed_try
+from slicewise_airflow.record import first_failure_us, healed, keep_failed_try
 
 CHECKS = ("check", "check_again")
 """Tasks that check."""
@@ -66,6 +67,11 @@ STORE, BROKER = "store", "broker"
 """Causes that tasks of many DAGs have in common."""
 PROBED_S = 360.0
 """Seconds after which figures of five minutes hold nothing of what was before."""
+FOLLOWED: Mapping[str, str] = {
+    "check_consistency": "compact_slices",
+    "check_expectations": "compact_slices",
+}
+"""DAG -> the one whose runs begin its own."""
 _DRIVER: Mapping[str, Matter] = {
     "down": "driver_lost",
     "loops": "driver_loops",
@@ -128,7 +134,7 @@ def page(context: Mapping[str, Any]) -> None:
 def settle(context: Mapping[str, Any]) -> None:
     """`on_success_callback` of every task: what it failed for is over, and so is a server's absence
     where a look bears it out."""
-    opened = {incident.key for incident in _kept() if incident.is_open}
+    opened = {incident.key: incident.opened_us for incident in _kept() if incident.is_open}
     if not opened:
         return
     instance = context["task_instance"]
@@ -137,7 +143,10 @@ def settle(context: Mapping[str, Any]) -> None:
     name = _name(instance)
     over = {key for key in opened if key == name or key.startswith(f"{name}.")}
     if instance.task_id in CHECKS:
-        over |= {"check_red", "check_not_made"}
+        over.add("check_not_made")
+        params = dict(context.get("params") or {})
+        if "check_red" in opened and healed(params, opened["check_red"]):
+            over.add("check_red")
     if not set(getattr(context.get("task"), "downstream_task_ids", ())) - _SHOWING:
         over.add(instance.dag_id)  # the run's deadline
     looks = {STORE: drivers.store_ill, BROKER: drivers.broker_away}
@@ -193,6 +202,13 @@ def settle_causes(causes: Collection[str]) -> None:
                 )
             )
         )
+
+
+def settle_withdrawn(agreed: Collection[str]) -> None:
+    """Ends the incidents of deadlines of freshness that are agreed no more. agreed: names."""
+    causes = {fresh_cause(name) for name in agreed}
+    opened = {one.key for one in _kept() if one.is_open and one.key.startswith(fresh_cause(""))}
+    settle_causes(opened - causes)
 
 
 def settle_records(sources: Collection[str]) -> None:
@@ -304,9 +320,11 @@ def explained(cause: str, since_s: float) -> bool:
     since_us = SystemClock().now_us() - int(since_s * 1e6)
     kind, _, of = cause.partition(".")
     if kind == "fresh":
-        begins: tuple[str, ...] = (STORE, BROKER, "stream", "tail", "driver.", "lag.")
-    else:  # a run of it that failed, or is not over in time
-        begins = (STORE, BROKER, of)
+        lanes = ("stream", "tail", "driver.stream", "driver.tail", "lag.")
+        begins: tuple[str, ...] = (STORE, BROKER, *lanes)
+    else:  # a run of it that failed, or is not over in time, or of what it follows
+        before = FOLLOWED.get(of)
+        begins = (STORE, BROKER, of, *((before, f"overdue.{before}") if before else ()))
     return any(
         one.key.startswith(begins) and (one.is_open or one.over_us >= since_us) for one in _kept()
     )

@@ -41,7 +41,11 @@ def rest(dag_id: str, until_done: str, patience_s: float = 120.0) -> list[str]:
 def is_awaited(dag_id: str, run_id: str) -> bool:
     """Tells whether a run that somebody asked for is queued behind this one: triggered by hand, or
     an older one that was cleared. No where Airflow cannot say."""
-    return any(run.run_type == "manual" or run.run_id < run_id for run in _queued(dag_id, run_id))
+    own = run_id.partition("__")[2]
+    return any(
+        run.run_type == "manual" or run.run_id.partition("__")[2] < own
+        for run in _queued(dag_id, run_id)
+    )
 
 
 def is_superseded(dag_id: str, run_id: str) -> bool:
@@ -54,7 +58,7 @@ def _queued(dag_id: str, run_id: str) -> list[DagRun]:
     """Runs that are queued beside this one, of the latest; none where Airflow cannot say."""
     try:
         with AirflowApi(Settings.load().airflow_url) as api:
-            runs = api.runs(dag_id, limit=10)
+            runs = api.runs(dag_id, limit=10, state="queued")
     except (SlicewiseError, OSError) as error:
         warning("runs_not_seen", dag=dag_id, error=type(error).__name__)
         return []

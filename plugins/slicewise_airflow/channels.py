@@ -9,6 +9,7 @@ object; `slicewise alerts test` runs it in Airflow's environment, where connecti
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from slicewise.settings import Settings
 
 _ADDRESS = re.compile(r"\w+://\S+")
 _LONGEST = 300
+_PAGER = 1024
 
 
 def send(channel: Channel, alert: Alert) -> str:
@@ -32,19 +34,24 @@ def send(channel: Channel, alert: Alert) -> str:
     if channel.kind == "slack":
         from airflow.providers.slack.hooks.slack_webhook import SlackWebhookHook
 
-        reply: Any = SlackWebhookHook(slack_webhook_conn_id=channel.target).send(text=alert.text())
+        reply: Any = SlackWebhookHook(slack_webhook_conn_id=channel.target).send(
+            text=html.escape(alert.text(), quote=False)
+        )
         return f"{reply.status_code} {reply.body}"
     if channel.kind == "smtp":
         from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 
         to = [address.strip() for address in channel.target.split(",")]
-        SmtpNotifier(to=to, subject=alert.subject, html_content=alert.text()).notify({})
+        SmtpNotifier(to=to, subject=alert.subject, html_content=html.escape(alert.text())).notify(
+            {}
+        )
         return f"the mail server took it for {len(to)} addresses"
     from airflow.providers.pagerduty.hooks.pagerduty_events import PagerdutyEventsHook
 
     hook = PagerdutyEventsHook(pagerduty_events_conn_id=channel.target)
     answered: Any = hook.send_event(
-        summary=alert.text(),
+        # the pager refuses a longer one; all of it stands in the details
+        summary=_cut(alert.text(), _PAGER),
         severity=alert.severity,
         source="slicewise",
         custom_details=alert.fields(),
@@ -52,6 +59,10 @@ def send(channel: Channel, alert: Alert) -> str:
         dedup_key=alert.key,
     )
     return str(answered)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 2]} …"
 
 
 def reason_of(channel: Channel, error: Exception) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
+from slicewise.lifecycle.healing.record import PART, Healing
 from slicewise.lifecycle.health.overview import job_record, unready_units
 from slicewise.lifecycle.history.entries import Entry, of_failed_try, of_job, of_minute
 from slicewise.local import history
@@ -18,6 +20,7 @@ from slicewise.settings import Settings
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.redis.status import (
     amend_part,
+    read_part,
     read_status,
     read_usage,
     record_part,
@@ -28,15 +31,47 @@ TRIES_US = 86_400_000_000
 """Time within which all tries of a task are."""
 
 
-def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bool) -> None:
-    """Leaves the job's report in the store's status, and its figures in the history."""
+def record(
+    settings: Settings,
+    job: str,
+    report: Mapping[str, object],
+    *,
+    ok: bool,
+    params: Mapping[str, object] | None = None,
+) -> None:
+    """Leaves the job's report in the store's status, and its figures in the history. A check of
+    some views that is green says nothing of the others: it replaces no report but one of what it
+    healed. params: of the run."""
     now_us = SystemClock().now_us()
     text = job_record(report, ok=ok, at_us=now_us)
     keep(settings, of_job(job, report, ok=ok, at_us=now_us))
     try:
+        if ok and job == "check" and not _stands_for_all(settings, params or {}):
+            return
         record_part(settings.redis_url, f"job:{job}", text)
     except StoreUnavailable as error:
         warning("job_not_recorded", job=job, reason=error.what)
+
+
+def _stands_for_all(settings: Settings, params: Mapping[str, object]) -> bool:
+    """Tells whether a green check ends what the last one left. Raises StoreUnavailable."""
+    if not params.get("views"):
+        return True
+    before = read_status(settings.redis_url, ["check"]).parts.get("job:check")
+    kept = json.loads(before) if before else {"ok": True}
+    return not kept["ok"] and healed(params, int(kept["at_us"]))
+
+
+def healed(params: Mapping[str, object], since_us: int) -> bool:
+    """Tells whether a green check ends what was red then: one of all views does; one of some does
+    where it was the last that what differed waited for. params: of the check's run."""
+    if not params.get("views"):
+        return True
+    try:
+        healing = Healing.of(read_part(Settings.load().redis_url, PART))
+    except SlicewiseError:
+        return False  # who cannot be asked ends nothing: the next check does
+    return healing.healed_since(since_us)
 
 
 def keep(settings: Settings, entry: Entry | None) -> None:

@@ -18,7 +18,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from slicewise.lifecycle.jobs import SPARK_POOL, Run
+from slicewise.lifecycle.jobs import SPARK_POOL, Run, names
 from slicewise.lifecycle.lineage.steps import Scope
 from slicewise.lifecycle.reports import (
     SLICE_COLUMNS,
@@ -85,10 +85,11 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
                 leave(context, note_of(self.job, report_message))
                 return report_message
         arguments, reader = list(self.arguments(run_of(context))), ReportReader()
+        params = dict(context["params"])
         master = master_of(settings)
         event("job_submitted", job=self.job, master=" ".join(master), arguments=" ".join(arguments))
         if self.job == "backfill":
-            starting(settings, dict(context["params"]).get("view"))
+            starting(settings, params.get("view"))
         with self._classes(settings, context) as option:
             argv = self._command(settings, master, option, arguments)
             environment = _environment(settings) | parent_variables(context)
@@ -103,7 +104,7 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
             record(settings, self.job, {}, ok=False)
             raise
         if not report.get("dry_run"):
-            record(settings, self.job, report, ok=True)
+            record(settings, self.job, report, ok=True, params=params)
         leave(context, note_of(self.job, report))
         event("job_reported", **(summary(report) | {"job": self.job}))
         shares = bad_shares(report, settings.bad_percent)
@@ -116,10 +117,11 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
         return report
 
     def get_openlineage_facets_on_complete(self, instance: Any) -> Any:
-        """Data sets of the job, for Airflow's OpenLineage provider. A view that the run is about
-        narrows them."""
-        view = dict(instance.get_template_context()["params"]).get("view")
-        return facets_of(self.job, Scope(views=(str(view),) if view else ()))
+        """Data sets of the job, for Airflow's OpenLineage provider. Views that the run is about
+        narrow them."""
+        params = dict(instance.get_template_context()["params"])
+        views = [params["view"]] if params.get("view") else names("views", params.get("views"))
+        return facets_of(self.job, Scope(views=tuple(map(str, views))))
 
     def on_kill(self) -> None:
         """Ends the job with its task: what it had not committed, the next run does."""

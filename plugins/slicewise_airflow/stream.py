@@ -117,7 +117,7 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
                 await supervisor.look_at_deployment(deployed)
                 await supervisor.look_at_deadlines(missed)
                 looks += 1
-                if "store" in health.parts:
+                if missed is None:  # the store does not answer
                     supervisor.server_was_away()
                 watch = watch.after(health, time.time_ns() // 1_000)
                 next_s = time.monotonic() + self.every_s

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+from slicewise.features import own
 from slicewise.lifecycle import absence, lagging, restarts, supervision
 from slicewise.lifecycle import deployed as deployments
 from slicewise.lifecycle.deployed import Deployed, DriverState
@@ -37,6 +38,7 @@ from slicewise_airflow.alerts import (
     page_undone,
     remind,
     settle_causes,
+    settle_withdrawn,
 )
 
 _START_S = 60.0
@@ -135,6 +137,9 @@ class Supervisor:
         if self._broker_next_s and not self._absence.reason:
             well |= {BROKER}
         well |= self._deadlines.over
+        well |= {
+            f"driver.{name}" for name in self._looks if not self.kept.get(name, Supervised()).fault
+        }
         at_work = self._tending is not None and not self._tending.done()
         if at_work or (well <= self._well and time.monotonic() < self._tended_next_s):
             return
@@ -158,11 +163,15 @@ class Supervisor:
         if before:
             await asyncio.wait(before)
         await asyncio.to_thread(settle_causes, well)
+        await asyncio.to_thread(settle_withdrawn, self.settings.freshness_deadlines)
         await asyncio.to_thread(remind, lasting)
 
     async def _look_at_lag(self, look: DriverLook | None, now_us: int) -> None:
         """Tells of a micro-batch lane that is well and falls behind. look: at its driver."""
-        if look is not None and supervision.fault_of(look, now_us) is not None:
+        if look is not None and (
+            # one that starts has said nothing yet
+            not look.statuses or supervision.fault_of(look, now_us) is not None
+        ):
             return
         statuses = () if look is None else look.statuses
         limit_s = self.settings.lag_limit_s
@@ -180,7 +189,9 @@ class Supervisor:
         if missed is None or self._away:
             return
         agreed = {fresh_cause(name) for name in self.settings.freshness_deadlines}
-        watched = agreed | {overdue_cause(DAGS[job]) for job in EVERY_S}
+        # of answers that a lost driver brings nothing is known
+        judged = set() if {MICROBATCH, "tail"} & self.ill.keys() else agreed
+        watched = judged | {overdue_cause(DAGS[job]) for job in EVERY_S}
         by_cause = {one.cause: one for one in missed}
         self._deadlines = self._deadlines.after(by_cause, watched)
         for cause in sorted(self._deadlines.due):
@@ -320,7 +331,8 @@ class Supervisor:
 def _state_of(look: DriverLook, kept: Supervised, now_us: int) -> DriverState:
     fault = supervision.fault_of(look, now_us)
     reason = kept.fault if kept.ill else "" if fault is None else fault.reason
-    records = sum(status.records for status in look.statuses)
+    # probes come once a second under any deployment
+    records = sum(status.records for status in look.statuses if status.source != own.SOURCE)
     # what refuses to go on does so for its log or its disk, and a start that failed for its machine
     refused = any(status.state == "refused" for status in look.statuses)
     begun = kept.restarts

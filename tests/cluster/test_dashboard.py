@@ -314,7 +314,7 @@ def test_an_alert_of_a_rule_reaches_the_receiver_of_its_severity(monitored: Moni
 
     alert = until(arrived, "no alert arrived")
     assert alert["labels"]["severity"] == "critical"
-    assert alert["annotations"]["summary"] == "the check is red, and 2 values differ"
+    assert alert["annotations"]["summary"] == "the check is red, and 2 values or plain sums differ"
     assert alert["annotations"]["runbook"].endswith("#the-check-is-red")
 
 

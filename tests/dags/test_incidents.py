@@ -11,24 +11,33 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 from pagerduty import EventsApiV2Client
 from slicewise_airflow import alerts, record
 from slicewise_airflow.alerts import NotWell, page, page_parts, page_records, settle
+from slicewise_airflow.channels import send
 from slicewise_airflow.commands import JobRefused
 from slicewise_airflow.stream import StreamHealth
 from slicewise_airflow.supervise import Supervisor
 
 from slicewise.errors import SettingsError
 from slicewise.lifecycle.checking import CheckNotMade, CheckRed
+from slicewise.lifecycle.health.alerts import Alert, Channel, matter_alert
 from slicewise.lifecycle.reports import JobFailed
 from slicewise.local.servers import drivers
 from slicewise.local.servers.inbox import Inbox
 from slicewise.settings import Settings
 from tests.support.platform.receiver import Receiver, receiving
+
+Kind = Literal["smtp", "slack"]
+PROVIDERS = "airflow.providers"
+HOOKS = {
+    "slack": f"{PROVIDERS}.slack.hooks.slack_webhook.SlackWebhookHook",
+    "pagerduty": f"{PROVIDERS}.pagerduty.hooks.pagerduty_events.PagerdutyEventsHook",
+}
 
 
 @pytest.fixture
@@ -368,3 +377,49 @@ def test_the_inbox_has_all_of_it() -> None:
     succeeded(task())
     (incident,) = Inbox(Settings.load()).read()
     assert incident.to_json()["state"] == "over"
+
+
+# ------------------------------------------------------------ what channels get
+def unmet(*reasons: str) -> Alert:
+    return matter_alert("expectations_warning", "check_expectations", "expect", "r", list(reasons))
+
+
+@pytest.mark.parametrize("kind", ["smtp", "slack"])
+def test_a_value_of_an_event_is_text_in_a_mail_and_in_a_chat(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+
+    def by_mail(notifier: Any, _: object) -> None:
+        given.append(notifier.html_content)
+
+    def by_chat(_: object, *, text: str) -> Any:
+        given.append(text)
+        return SimpleNamespace(status_code=200, body="ok")
+
+    monkeypatch.setattr(f"{PROVIDERS}.smtp.notifications.smtp.SmtpNotifier.notify", by_mail)
+    monkeypatch.setattr(f"{HOOKS['slack']}.__init__", lambda _, **__: None)
+    monkeypatch.setattr(f"{HOOKS['slack']}.send", by_chat)
+    value = "3 unexpected of 9, as <!channel> <a href='http://evil'>Runbook</a>"
+    send(Channel(kind, "x"), unmet(value))
+    (text,) = given
+    assert "<" not in text
+    assert "&lt;!channel&gt;" in text, "it is shown as it is"
+
+
+def test_a_page_fits_into_a_pagers_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+
+    def event(_: object, **words: Any) -> str:
+        given.append(words)
+        return "taken"
+
+    monkeypatch.setattr(f"{HOOKS['pagerduty']}.__init__", lambda _, **__: None)
+    monkeypatch.setattr(f"{HOOKS['pagerduty']}.send_event", event)
+    long = unmet(*(f"source_{n}: events wait, and no batch ended for 130 s" for n in range(30)))
+    assert len(long.text()) > 1024
+    send(Channel("pagerduty", "x"), long)
+    (words,) = given
+    assert len(words["summary"]) <= 1024
+    assert long.text().startswith(words["summary"][:1000])
+    assert words["custom_details"] == long.fields()

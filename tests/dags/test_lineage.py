@@ -149,3 +149,10 @@ def test_a_job_is_given_its_task_as_parent_where_the_provider_is_on(
         "OPENLINEAGE_PARENT_ID": "of/dag.task/run",
         "OPENLINEAGE_ROOT_PARENT_ID": "of/dag/run",
     }
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_check_of_some_views_names_these_alone() -> None:
+    read = names(lineage(CheckJob(task_id="check"), views=["songs"]).inputs)
+    assert "songs" in read
+    assert "users" not in read

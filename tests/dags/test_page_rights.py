@@ -9,6 +9,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from slicewise.local import history
+from slicewise.settings import Settings
+
 PATHS = ("/", "/page/base.js", "/rights.json", "/status.json", "/sizes.json", "/hours.json")
 READING = ("/features.json", "/leaderboards.json", "/stories.json")
 STORIES = "/stories/"
@@ -114,3 +117,27 @@ def test_what_is_away_is_an_error_in_words(
         error = answer.json()["error"]
         assert error["what"], path
         assert error["next_step"], path
+
+
+def test_values_of_entities_in_reports_need_the_right_to_read_assets(
+    airflow: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.api_fastapi.app import get_auth_manager
+
+    run = "check-20261128T050000Z-abc123"
+    folder = history.checks(Settings.load())
+    folder.mkdir(parents=True)
+    (folder / f"{run}.html").write_text(
+        "<td>{&#34;user&#34;: &#34;anna@example.org&#34;}</td><td>3</td>"
+    )
+    docs = Settings.load().state_dir / "reports" / "data-docs"
+    docs.mkdir(parents=True)
+    (docs / "one.html").write_text("anna@example.org")
+    viewer = signed_in(airflow, "viewer")
+    monkeypatch.setattr(get_auth_manager(), "is_authorized_asset", lambda **_: False)
+    assert viewer.get("/slicewise/stories/").status_code == 403
+    got = {
+        path: viewer.get(f"/slicewise/{path}").status_code
+        for path in (f"reports/checks/{run}", "data-docs/one.html")
+    }
+    assert set(got.values()) == {403}, got

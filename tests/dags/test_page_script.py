@@ -524,3 +524,30 @@ def test_sizes_stand_with_the_views_and_the_nodes() -> None:
         "Store node 1: 2.0 MB, 1,234 keys, 0 evicted. Store node 2 is away. "
         "Views are as large as the sweep of 2 min ago estimated."
     ) in shown_page["nodes"]
+
+
+FETCH = 'const [status, body] = given[address.replace(/[?].*/, "")] ?? [404, {}];'
+AS_AIRFLOW = """
+  let [status, body] = given[address.replace(/[?].*/, "")] ?? [404, {}];
+  const states = new URL(address, "http://h/a/b/").searchParams.getAll("state");
+  if (body.dag_runs && states.length) body = { dag_runs: body.dag_runs.filter(run => states.includes(run.state)) };
+"""
+
+
+def test_an_hour_whose_last_run_was_well_did_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert FETCH in DOCUMENT
+    monkeypatch.setitem(globals(), "DOCUMENT", DOCUMENT.replace(FETCH, AS_AIRFLOW))
+    key = "2023-11-13T06:00:00"
+    runs = {
+        "dag_runs": [  # the newest first, as order_by=-id gives them
+            {"partition_key": key, "state": "success"},
+            {"partition_key": key, "state": "failed"},
+        ]
+    }
+    then = f"""
+      const cell = {CELL % "2023-11-13T06"}; cell.fire("click");
+      byId.label = new Node_("p"); byId.label.textContent = cell.at["aria-label"];
+    """
+    shown = of_hours(then, {RUNS: (200, runs)})
+    assert shown["label"] == "2023-11-13 06:00 UTC, dirty"
+    assert "failed" not in shown["hour"], shown["hour"]

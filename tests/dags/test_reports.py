@@ -22,6 +22,7 @@ from slicewise_airflow.reports.drawing import COLOURS, drawn
 from slicewise_airflow.reports.page import KEPT
 from slicewise_airflow.reports.routes import add_routes
 
+from slicewise.errors import SettingsError
 from slicewise.lifecycle.health.alerts import Alert
 from slicewise.lifecycle.history.picture import Picture
 from slicewise.lifecycle.incidents import met, settled
@@ -43,7 +44,7 @@ def client() -> Iterator[TestClient]:
     """A client that is signed in."""
     KEPT.made.clear()
     app = FastAPI()
-    add_routes(app, ())
+    add_routes(app, (), ())
     yield TestClient(app)
     KEPT.made.clear()
 
@@ -195,7 +196,7 @@ def test_a_run_of_a_job_and_a_minute_are_kept(
     record.keep_minute()
     text = client.get("/reports/").text
     assert "1 compaction with work took 31 s" in text
-    assert "The store uses 3 MiB for 7 keys now" in text
+    assert re.search(r"The store used 3 MiB for 7 keys at \d\d \w{3} \d\d:\d\d", text)
 
 
 def test_a_minute_without_the_store_is_a_gap_and_no_error(client: TestClient) -> None:
@@ -234,3 +235,28 @@ def test_a_task_that_fails_for_good_failed_first_when_its_first_try_did() -> Non
     # cleared after its third try: the tries before that were another fault's
     record.keep_failed_try(failed(4, max_tries=5))
     assert minute(failed(6, max_tries=5)) == 4
+
+
+def test_a_refusal_is_not_kept(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Settings:
+        raise SettingsError("slicewise.toml is torn", where="f", expected="e", next_step="mend it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Settings, "load", broken)
+        assert client.get("/reports/?days=35").status_code == 503
+    assert client.get("/reports/?days=35").status_code == 200, "the settings are mended"
+
+
+def test_a_window_that_is_no_number_is_refused_in_words(client: TestClient) -> None:
+    page = client.get("/reports/?days=week")
+    assert page.status_code == 400
+    assert "days=1, 7, 35" in page.text
+    assert client.get("/reports/figures.json?days=").json()["error"]["expected"] == "days=1, 7, 35"
+
+
+def test_a_stack_of_less_than_one_has_a_scale() -> None:
+    series = {"one": (0.4, 0.3), "two": (0.2, 0.1)}
+    picture = Picture("memory", "Store memory", "MiB", "stacked", ("a", "b"), series, "text")
+    axes = [e for e in ET.fromstring(drawn(picture)).iter() if "axis y" in (e.get("class") or "")]
+    labels = [t.text for e in axes for t in e.iter() if t.tag.endswith("text")]
+    assert len(labels) > 1, labels

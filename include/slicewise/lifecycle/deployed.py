@@ -25,12 +25,19 @@ class Deployed(NamedTuple):
 
     version: int
     digest: str
+    at_us: int = 0
+    """Time of it by the store's clock; 0 where nobody recorded it."""
 
     @staticmethod
     def of(status: StoreStatus) -> Deployed | None:
         """The deployment of a status; none where nothing is deployed."""
         try:
-            return Deployed(int(status.metadata["epoch"]), status.metadata["units"].decode())
+            at = status.parts.get("deployed", "")
+            return Deployed(
+                int(status.metadata["epoch"]),
+                status.metadata["units"].decode(),
+                int(at) if at.isdigit() else 0,
+            )
         except (KeyError, ValueError):
             return None
 
@@ -69,6 +76,8 @@ class Deployments:
     """Reason for which it was undone, or why that failed."""
     attempted: str = ""
     """Digest of the one that was to be undone last: it is tried once."""
+    records: int = 0
+    """Records that drivers had read when they were first seen well under it."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,8 @@ def step(
 ) -> Step:
     """The outcome of one look. drivers: those that were started and not stopped."""
     if (deployed.version, deployed.digest) != (kept.version, kept.digest):
-        kept = _seen(kept, deployed, now_us)
+        # a driver that it ended at once was seen before it was
+        kept = _seen(kept, deployed, min(now_us, deployed.at_us or now_us))
     ill = {name: one for name, one in drivers.items() if one.fault}
     if not ill:
         return Step(_well(kept, drivers, now_us))
@@ -128,9 +138,11 @@ def _well(kept: Deployments, drivers: Mapping[str, DriverState], now_us: int) ->
     if not drivers:
         return replace(kept, well_us=None)
     since_us = now_us if kept.well_us is None else kept.well_us
-    kept = replace(kept, well_us=since_us)
-    applied = any(one.records for one in drivers.values())
-    if kept.digest == kept.good or not applied or now_us - since_us < WELL_US:
+    read = sum(one.records for one in drivers.values())
+    # a driver goes on over a deployment, and one that was started anew counts from 0
+    begun = kept.well_us is None or read < kept.records
+    kept = replace(kept, well_us=since_us, records=read if begun else kept.records)
+    if kept.digest == kept.good or read <= kept.records or now_us - since_us < WELL_US:
         return kept
     return replace(kept, good=kept.digest, good_version=kept.version)
 

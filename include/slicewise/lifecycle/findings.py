@@ -132,7 +132,9 @@ def _job(job: JobLine, status: StoreStatus) -> list[Finding]:
     # a build runs where a view is not ready: without one, none comes that would end well
     over = job.job == "backfill" and not unready_units(status)
     if not job.ok and not (over and job.age_s > 24 * HOUR_S):
-        red = job.job == "check" and job.report.get("mismatches")
+        red = job.job == "check" and (
+            job.report.get("mismatches") or job.report.get("plain_sums_off")
+        )
         look = runbook_link("check_red" if red else DAGS[job.job])
         faults.append(
             Finding(f"job {job.job}", f"its last run failed, {_ago(job.age_s)}", look, now=not over)

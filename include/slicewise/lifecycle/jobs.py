@@ -27,12 +27,13 @@ class Run:
     params: Mapping[str, object]
 
 
-def hour_of(text: str) -> str:
-    """An hour as jobs take it, `2026-11-21T08`, from a partition key. Raises BadRequest."""
+def hour_of(text: str, where: str = "partition key") -> str:
+    """An hour as jobs take it, `2026-11-21T08`, from a partition key. where: it was given
+    elsewhere. Raises BadRequest."""
     if not _HOUR.fullmatch(text):
         raise BadRequest(
             f"{text!r} is no hour",
-            where="partition key",
+            where=where,
             expected="2026-11-21T08:00:00, in UTC",
             next_step="trigger the run with the hour's start as its partition key",
         )
@@ -42,7 +43,7 @@ def hour_of(text: str) -> str:
     except ValueError as error:
         raise BadRequest(
             f"{text!r} is no hour of the calendar",
-            where="partition key",
+            where=where,
             next_step="give the hour's start as 2026-11-21T08:00:00",
         ) from error
     return hour
@@ -133,7 +134,7 @@ def maintain_arguments(run: Run) -> tuple[str, ...]:
         arguments += ["--keep-days", str(_positive("keep_days", days))]
     if run.params.get("dry_run"):
         arguments.append("--dry-run")
-    if tables := _names("tables", run.params.get("tables")):
+    if tables := names("tables", run.params.get("tables")):
         arguments += ["--tables", *tables]
     return tuple(arguments)
 
@@ -142,15 +143,19 @@ def check_arguments(run: Run, report_dir: str) -> tuple[str, ...]:
     """Arguments of spark_jobs/check.py; its HTML report goes below report_dir."""
     sample = _positive("sample", run.params.get("sample", 500))
     arguments = ("--sample", str(sample), "--report", report_dir, "--json")
-    views = _names("views", run.params.get("views"))
+    views = names("views", run.params.get("views"))
     return (*arguments, "--views", *views) if views else arguments
 
 
 def expect_arguments(run: Run, docs_dir: str) -> tuple[str, ...]:
     """Arguments of spark_jobs/expect.py; its data docs go below docs_dir. The hour: the param's,
     else the partition's, else the one that ended last."""
-    given = str(run.params.get("hour") or "").strip() or run.partition_key
-    hour = hour_of(given) if given else last_finished_hour(run.run_after)
+    if given := str(run.params.get("hour") or "").strip():
+        hour = hour_of(given, "param hour")
+    elif run.partition_key:
+        hour = hour_of(run.partition_key)
+    else:
+        hour = last_finished_hour(run.run_after)
     sample = _positive("sample", run.params.get("sample", 2000))
     return ("--hour", hour, "--sample", str(sample), "--docs", docs_dir, "--json")
 
@@ -194,8 +199,9 @@ def dataset_arguments(run: Run) -> tuple[str, ...]:
     )
 
 
-def _names(name: str, value: object) -> list[str]:
-    """Names of a list, or of a text that separates them by commas or white space."""
+def names(name: str, value: object) -> list[str]:
+    """Names of a param's list, or of a text that separates them by commas or white space. Raises
+    BadRequest."""
     given = value.replace(",", " ").split() if isinstance(value, str) else value or []
     if not isinstance(given, Sequence) or not all(
         isinstance(one, str) and one and not one.startswith("-") for one in given

@@ -198,14 +198,15 @@ def _with_fault(kept: Supervised, fault: Fault, now_us: int) -> Step:
     start = dead.due(now_us)
     begun = restarts.started(dead, now_us) if start else dead
     notices = [Notice("down", f"{fault.reason}; it is started again")] if new else []
-    if start and begun.in_a_row == restarts.LOOP:
-        notices.append(
+    # starts that a server's absence excused count, and were told nobody
+    if begun.loops and (new or (start and begun.in_a_row == restarts.LOOP)):
+        notices = [
             Notice(
                 "loops",
                 f"started {begun.in_a_row} times in a row, and each time: {fault.reason}; it is "
                 "tried ever later now, every five minutes at last",
             )
-        )
+        ]
     return Step(Supervised(begun, fault.reason, since_us), start, tuple(notices))
 
 
@@ -215,7 +216,8 @@ def _without_fault(kept: Supervised, look: DriverLook, now_us: int) -> Step:
         return Step(alive)
     if kept.well_us is None:
         return Step(replace(alive, well_us=now_us))
-    if now_us - kept.well_us < SETTLED_US:
+    # one that was started several times in a row is well once it has lived for long
+    if now_us - kept.well_us < SETTLED_US or alive.restarts.in_a_row > 1:
         return Step(alive)
     took_s = (kept.well_us - kept.since_us) / 1e6
     text = f"it is well again, {took_s:.0f} s after it was found ({kept.fault})"

@@ -42,7 +42,8 @@ def keep(settings: Settings, entry: Entry | None) -> None:
         return
     day = _day(int(entry["at_us"]))
     file = folder(settings) / f"{day:%Y-%m-%d}.jsonl"
-    line = json.dumps(entry, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    # a line break before it too: a line that a full disk cut short has none
+    line = b"\n" + json.dumps(entry, sort_keys=True, separators=(",", ":")).encode() + b"\n"
     try:
         is_new = not file.exists()
         file.parent.parent.mkdir(mode=0o700, exist_ok=True)

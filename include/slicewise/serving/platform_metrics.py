@@ -24,6 +24,7 @@ from slicewise.lifecycle.findings import overdue_jobs
 from slicewise.lifecycle.health.alerts import RANKS
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import JOBS, Overview, freshness_of, overview, streams_of
+from slicewise.lifecycle.realtime import realtime_views
 from slicewise.stores.online.redis.status import NodeUsage, StoreStatus, read_status, read_usage
 
 TIMEOUT_S = 2.0
@@ -167,12 +168,14 @@ def _numbers(report: Mapping[str, Any]) -> dict[str, float]:
 
 def _views(summary: Overview, status: StoreStatus) -> Iterator[Sample]:
     sources = {str(unit["view"]): str(unit.get("source", "")) for unit in status.units}
-    streams = {stream.source: stream for stream in freshness_of(status)}
+    first = {stream.source: stream for stream in freshness_of(status)}
+    batches = {stream.source: stream for stream in streams_of(status)[0]}
+    realtime = realtime_views(status.manifest)
     for line in summary.views:
         yield "view_ready", (line.view,), float(line.ready)
         yield "view_built_ratio", (line.view,), line.built
         yield "view_hours", (line.view,), line.hours
-        stream = streams.get(sources[line.view])
+        stream = (first if line.view in realtime else batches).get(sources[line.view])
         if stream is not None:
             for q, ms in (("0.5", stream.freshness_p50_ms), ("0.99", stream.freshness_p99_ms)):
                 if ms is not None:

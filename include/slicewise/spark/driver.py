@@ -266,6 +266,8 @@ class Driver:
                 figures.lost = self._healer.lost_of(query.plan.topic_id, metadata)
                 query.fit()
             figures.lagging(lag)
+        for name in self._lanes.keys() - self._queries.keys():
+            self._lanes[name].source.lagging({})  # nobody applies it: nothing waits
         statuses = self._show()
         applied = sum(status.records for status in statuses)
         if applied > self._applied:

@@ -107,7 +107,7 @@ def _chart(picture: Picture) -> Any:
         chart.y_labels = [
             {"value": power, "label": number(10.0**power)} for power in _powers(picture)
         ]
-    if picture.shape == "stacked" and (whole := _most(picture)) <= _WHOLE:
+    if picture.shape == "stacked" and (whole := _most(picture)) <= _WHOLE and _is_whole(picture):
         chart.y_labels = range(int(whole) + 1)
     chart.x_labels = picture.labels
     every = max(1, -(-len(picture.labels) // _LABELS))
@@ -121,6 +121,11 @@ def _height(picture: Picture, value: float | None) -> float | None:
     if value is None or picture.shape != "log":
         return value
     return log10(value) if value > 0 else None
+
+
+def _is_whole(picture: Picture) -> bool:
+    """Tells whether its values are counts."""
+    return all(v is None or v == int(v) for of in picture.series.values() for v in of)
 
 
 def _powers(picture: Picture) -> range:

@@ -48,7 +48,9 @@ class Kept:
         with self.lock:
             made = self.made.get(days)
             if made is None or time.monotonic() - made[0] > kept_s(days):
-                made = self.made[days] = (time.monotonic(), make(days))
+                made = (time.monotonic(), make(days))
+                if made[1][1] == 200:
+                    self.made[days] = made
             return made[1]
 
 
@@ -60,11 +62,16 @@ def kept_s(days: int) -> float:
     return WINDOWS[days] / 1e6 / KEPT_PARTS
 
 
-def figures_page(days: int) -> tuple[str, int]:
-    """The page with all pictures of a window, and its status."""
-    if days not in WINDOWS:
-        return _refused(days), 400
-    return KEPT.page(days, _figures_page)
+def figures_page(given: str) -> tuple[str, int]:
+    """The page with all pictures of a window, and its status. given: its days, as they stand in the
+    address."""
+    days = _window(given)
+    return (_refused(given), 400) if days is None else KEPT.page(days, _figures_page)
+
+
+def _window(given: str) -> int | None:
+    """Days of a window; None where there is none of so many."""
+    return next((days for days in WINDOWS if str(days) == given.strip()), None)
 
 
 def _figures_page(days: int) -> tuple[str, int]:
@@ -82,10 +89,11 @@ def _figures_page(days: int) -> tuple[str, int]:
     ), 200
 
 
-def figures_json(days: int) -> tuple[dict[str, Any], int]:
-    """The figures of all pictures as plain values, and the status."""
-    if days not in WINDOWS:
-        return {"error": {"what": _what(days), "expected": _expected()}}, 400
+def figures_json(given: str) -> tuple[dict[str, Any], int]:
+    """The figures of all pictures as plain values, and the status. given: as of the page."""
+    days = _window(given)
+    if days is None:
+        return {"error": {"what": _what(given), "expected": _expected()}}, 400
     try:
         past = _past(days)
     except SettingsError as error:
@@ -164,12 +172,12 @@ def _svg(picture: Picture) -> str:
     return drawn(picture) if picture.has_figures else ""
 
 
-def _refused(days: int) -> str:
+def _refused(days: str) -> str:
     return _words("There is no such report", _what(days), _expected())
 
 
-def _what(days: int) -> str:
-    return f"No report looks back {days} days."
+def _what(days: str) -> str:
+    return f"No report looks back days={days[:50]}."
 
 
 def _expected() -> str:

@@ -20,22 +20,22 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-Days = Annotated[int, Query()]
+Days = Annotated[str, Query()]
 
 
-def add_routes(app: FastAPI, signed_in: Sequence[Any]) -> None:
+def add_routes(app: FastAPI, signed_in: Sequence[Any], reading: Sequence[Any]) -> None:
     """Adds the reports below /reports of the plugin's page. signed_in: what a request must
     fulfil."""
     dependencies = list(signed_in)
 
     @app.get("/reports/", response_class=HTMLResponse, dependencies=dependencies)
-    async def reports(days: Days = 7) -> HTMLResponse:
+    async def reports(days: Days = "7") -> HTMLResponse:
         from slicewise_airflow.reports.page import figures_page
 
         return await _html(figures_page, days)
 
     @app.get("/reports/figures.json", dependencies=dependencies)
-    async def figures(days: Days = 7) -> JSONResponse:
+    async def figures(days: Days = "7") -> JSONResponse:
         from slicewise_airflow.reports.page import figures_json
 
         document, status = await asyncio.to_thread(figures_json, days)
@@ -47,7 +47,7 @@ def add_routes(app: FastAPI, signed_in: Sequence[Any]) -> None:
 
         return await _html(checks_page)
 
-    @app.get("/reports/checks/{run:path}", response_class=HTMLResponse, dependencies=dependencies)
+    @app.get("/reports/checks/{run:path}", response_class=HTMLResponse, dependencies=list(reading))
     async def check(run: str) -> HTMLResponse:
         from slicewise_airflow.reports.page import check_page
 

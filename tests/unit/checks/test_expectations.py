@@ -220,3 +220,10 @@ def test_the_command_lists_what_is_expected(
     assert suite["suite"] == "features.paid"
     assert cli.main(["expectations", str(tmp_path), "--only", "payd"]) == 1
     assert "did you mean paid" in capsys.readouterr().err
+
+
+def test_a_share_of_nulls_of_three_values_is_not_bounded() -> None:
+    before = pa.table({"spend_1h": [1.0, 2.0, 3.0]})
+    now = pa.table({"spend_1h": [1.0, None, 3.0]})  # 33 %: a warning, and a page to the owner
+    wanted = listed(with_reference(made()["features.spending"], now, before))
+    assert (NOT_NULL, "spend_1h") not in wanted, wanted[NOT_NULL, "spend_1h"]

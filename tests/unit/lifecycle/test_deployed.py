@@ -22,7 +22,7 @@ from slicewise.lifecycle.deployed import (
 
 NOW, SECOND = 1_700_000_000_000_000, 1_000_000
 OLD, NEW = Deployed(6, "old"), Deployed(7, "new")
-WELL = DriverState(records=5)
+WELL, MORE = DriverState(records=5), DriverState(records=9)
 GOOD = Deployments("old", 6, "old", 6, NOW - 600 * SECOND, NOW - 500 * SECOND)
 SEEN = step(GOOD, NEW, {"stream": WELL}, NOW).kept
 LOST = DriverState("it hangs", NOW + SECOND, STARTS, 5)
@@ -33,7 +33,7 @@ def test_a_deployment_is_good_after_two_minutes_in_which_all_drivers_were_well()
     assert kept.good == ""
     early = step(kept, OLD, {"stream": WELL, "tail": WELL}, NOW + WELL_US - 1).kept
     assert early.good == ""
-    kept = step(early, OLD, {"stream": WELL, "tail": WELL}, NOW + WELL_US).kept
+    kept = step(early, OLD, {"stream": MORE, "tail": WELL}, NOW + WELL_US).kept
     assert (kept.good, kept.good_version) == ("old", 6)
 
 
@@ -47,9 +47,10 @@ def test_the_two_minutes_begin_anew_when_a_driver_was_not_well(
 ) -> None:
     kept = step(Deployments(), OLD, {"stream": WELL}, NOW).kept
     kept = step(kept, OLD, between, NOW + WELL_US // 2).kept
-    kept = step(kept, OLD, {"stream": WELL}, NOW + WELL_US).kept
+    kept = step(kept, OLD, {"stream": MORE}, NOW + WELL_US).kept
     assert kept.good == ""
-    assert step(kept, OLD, {"stream": WELL}, NOW + 2 * WELL_US).kept.good == "old"
+    most = DriverState(records=20)
+    assert step(kept, OLD, {"stream": most}, NOW + 2 * WELL_US).kept.good == "old"
 
 
 def test_a_deployment_under_which_nothing_was_read_is_not_known_to_be_good() -> None:
@@ -105,3 +106,18 @@ def test_what_is_kept_is_read_again_and_what_is_torn_is_refused() -> None:
     for torn in ([], {"god": 1}, None):
         with pytest.raises(TypeError):
             from_json(torn)
+
+
+def test_an_idle_deployment_is_not_known_to_be_good() -> None:
+    """The driver goes on over a deployment: what it read before says nothing of it."""
+    before = DriverState(records=5_000)
+    kept = step(
+        Deployments("old", 6, "old", 6, NOW - 10**9, NOW - 10**9),
+        Deployed(7, "new"),
+        {"stream": before},
+        NOW,
+    ).kept
+    kept = step(kept, Deployed(7, "new"), {"stream": before}, NOW + WELL_US).kept
+    assert kept.good == "old", "no event was read since it was deployed"
+    lost = DriverState("it hangs", NOW + 200 * SECOND, STARTS, 5_001)
+    assert step(kept, Deployed(7, "new"), {"stream": lost}, NOW + 300 * SECOND).driver == "stream"

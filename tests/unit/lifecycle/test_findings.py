@@ -248,3 +248,11 @@ def test_what_starts_beside_right_answers_is_told_and_not_wrong() -> None:
 def test_nothing_deployed_is_no_fault() -> None:
     (finding,) = findings_of(StoreStatus(NOW))
     assert (finding.text, finding.now) == ("nothing is deployed", False)
+
+
+def test_a_check_that_is_red_by_its_plain_sums_leads_to_the_red_section() -> None:
+    report = {"result": "red", "mismatches": 0, "plain_sums_off": 1, "values": 10}
+    failed = job_record(report, ok=False, at_us=NOW - 60_000_000)
+    look = [one.look for one in findings(having(**{"job:check": failed}), Limits())
+            if one.part == "job check" and "failed" in one.text]  # fmt: skip
+    assert look == ["docs/runbook.md#the-check-is-red"], look

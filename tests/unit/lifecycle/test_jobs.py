@@ -14,6 +14,7 @@ from slicewise.lifecycle.jobs import (
     compact_arguments,
     compacted_hours,
     dataset_arguments,
+    expect_arguments,
     hour_number,
     hour_of,
     last_finished_hour,
@@ -164,3 +165,10 @@ def test_a_training_set_archives_what_its_spine_needs_unless_the_run_says_no() -
     params = {"spine": "s.csv", "features": "churn_v1", "out": "o.csv"}
     assert "--no-archive" not in dataset_arguments(run(**params, archive=True))
     assert "--no-archive" in dataset_arguments(run(**params, archive=False))
+
+
+def test_an_hour_that_is_none_says_which_param() -> None:
+    given = run(hour="2026-02-30T08")
+    with pytest.raises(BadRequest) as error:
+        expect_arguments(given, "/docs")
+    assert error.value.where == "param hour"

@@ -232,3 +232,22 @@ def test_no_user_and_no_password_is_in_a_name() -> None:
 def test_a_job_that_makes_no_data_of_other_data_has_no_lineage() -> None:
     assert steps_of("maintain", manifest(), NAMESPACES) == ()
     assert steps_of("compact", {}, NAMESPACES) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"), [("PLAINTEXT://b-1:9092", "kafka://b-1:9092"), ("b-1", "kafka://b-1:9092")]
+)
+def test_a_topic_has_one_namespace(given: str, wanted: str) -> None:
+    settings = Settings.load({"SLICEWISE_KAFKA_BOOTSTRAP": given})
+    assert Namespaces.of(settings).log == wanted
+
+
+def test_an_address_of_numbers_and_colons_stands_in_brackets() -> None:
+    settings = Settings.load({"SLICEWISE_REDIS_URL": "redis://[::1]:6400/0"})
+    assert Namespaces.of(settings).store == "redis://[::1]:6400", Namespaces.of(settings).store
+
+
+def test_each_job_says_what_it_reads_and_wrote() -> None:
+    assert steps_of("expect", manifest(), NAMESPACES), (
+        "check_expectations reads log.*, writes ops.checks"
+    )

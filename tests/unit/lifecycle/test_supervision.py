@@ -218,3 +218,31 @@ def test_a_driver_that_reads_nothing_after_its_start_is_the_same_fault_still() -
     assert again.kept.restarts.in_a_row == 1
     read = step(kept, look(NOW + 130 * SECOND, status(0)), NOW + 130 * SECOND).kept
     assert not read.ill
+
+
+def lives(alive_s: int, hours: int, excused_s: int = 0) -> list[tuple[int, str]]:
+    """Words about a driver that dies alive_s after each of its starts, by the second. excused_s:
+    for so long it is the aftermath of a server's absence."""
+    kept, started = Supervised(), 0
+    words: list[tuple[int, str]] = []
+    for second in range(hours * 3600):
+        now = NOW + second * SECOND
+        running = bool(started) and now - started < alive_s * SECOND
+        beat = now - SECOND // 2 if running and now > started else None
+        before = started or NOW - 3600 * SECOND
+        shown = DriverLook(running, before, beat if running else before + 1)
+        outcome = step(kept, shown, now, excused=second < excused_s)
+        kept, started = outcome.kept, now if outcome.start else started
+        words += [(second, notice.kind) for notice in outcome.notices]
+    return words
+
+
+def test_a_driver_that_dies_every_90_seconds_is_alerted_once_as_a_loop() -> None:
+    words = lives(90, 6)
+    kinds = [kind for _, kind in words]
+    assert kinds.count("down") <= 2, f"{len(kinds)} words in six hours"
+
+
+def test_a_driver_that_loops_after_a_servers_absence_is_told_as_a_loop() -> None:
+    words = lives(6, 2, excused_s=120)
+    assert "loops" in [kind for _, kind in words]

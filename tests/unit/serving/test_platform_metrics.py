@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -225,3 +226,27 @@ def test_the_service_starts_without_what_only_a_scrape_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
     assert done.returncode == 0
+
+
+def test_a_view_that_the_real_time_lane_does_not_write_has_the_freshness_of_the_other_lane() -> (
+    None
+):
+    line = {"state": "running", "heartbeat_us": NOW, "lag": {}}
+    slow = line | {
+        "freshness_ms": {"p50": 40, "p99": 90},
+        "freshness_p50_ms": 40,
+        "freshness_p99_ms": 90,
+    }
+    fast = line | {
+        "freshness_ms": {"p50": 2, "p99": 5},
+        "freshness_p50_ms": 2,
+        "freshness_p99_ms": 5,
+    }
+    stored = status(**{"stream:plays": json.dumps(slow), "tail:plays": json.dumps(fast)})
+    units = [
+        unit | ({"functions": [["weighed", {}]]} if unit["view"] == "places" else {})
+        for unit in stored.manifest["units"]
+    ]
+    seen = samples(replace(stored, manifest={**stored.manifest, "units": units}))
+    assert seen["view_freshness_ms", "0.99", "listening"] == 5
+    assert seen["view_freshness_ms", "0.99", "places"] == 90

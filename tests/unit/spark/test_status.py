@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.request import urlopen
 
 import pytest
@@ -10,6 +13,10 @@ import pytest
 from slicewise.clock import ManualClock
 from slicewise.errors import SettingsError
 from slicewise.lifecycle.health.judge import Limits, judge
+from slicewise.lifecycle.supervision import DriverLook, fault_of
+from slicewise.settings import Settings
+from slicewise.spark import driver as module
+from slicewise.spark.driver import Driver
 from slicewise.spark.microbatch.figures import BatchFigures, SourceFigures
 from slicewise.spark.runtime.status_sinks import Metrics
 from slicewise.stores.online.model.status import Status
@@ -53,3 +60,28 @@ def test_progress_is_a_batch_that_ended_or_nothing_that_waits() -> None:
     assert not judge([parsed(figures)], ["plays"], clock.now_us(), Limits()).well
     figures.applied([{"records": 3, "freshness_ms": [], "bad": {}, "units": {}}], 500.0, {})
     assert judge([parsed(figures)], ["plays"], clock.now_us(), Limits()).well
+
+
+def test_a_source_that_is_deployed_no_more_makes_no_driver_stuck(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "put_statuses", lambda *_: None)
+    clock = ManualClock(1_000_000_000)
+    (tmp_path / "stream").mkdir()
+    driver = Driver(Settings.load({"SLICEWISE_STATE": str(tmp_path)}), clock)
+    for name in ("gone", "stays"):
+        lane = driver._lane(name, BatchFigures)
+        lane.applied([{"records": 5, "freshness_ms": [], "bad": {}, "units": {}}], 0.4, {})
+        driver._queries[name] = cast(Any, SimpleNamespace(lag=lambda: {0: 7}))
+    driver._report(cast(Any, None), cast(Any, None))
+    # a deployment without it: `_plan` drains all, and begins a query of the other alone
+    del driver._queries["gone"]
+    for _ in range(80):
+        clock.advance(500_000)
+        cast(Any, driver._lanes["stays"]).applied(
+            [{"records": 5, "freshness_ms": [], "bad": {}, "units": {}}], 0.4, {}
+        )
+        driver._report(cast(Any, None), cast(Any, None))
+    now = clock.now_us()
+    look = DriverLook(True, now - 600_000_000, now, tuple(driver._show()))
+    assert fault_of(look, now) is None

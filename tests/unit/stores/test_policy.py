@@ -99,3 +99,26 @@ def test_tables_are_chosen_by_name_or_namespace_and_a_wrong_name_is_refused() ->
     assert chosen_tables(NAMES, ("ops.*", "log.plays")) == ("log.plays", "ops.checks", "ops.runs")
     with pytest.raises(BadRequest, match=r"log\.play"):
         chosen_tables(NAMES, ("log.play",))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "keep_days = 1000000",
+        "orphan_days = 1000000",
+        "file_mb = 9000000000000",
+        "keep_snapshots = 3000000000",
+    ],
+)
+def test_a_bound_beyond_every_date_is_refused_before_anything_is_done(
+    line: str, tmp_path: Path
+) -> None:
+    (tmp_path / "maintenance.toml").write_text(f"[defaults]\n{line}\n")
+    settings = Settings.load(
+        {
+            "SLICEWISE_MAINTENANCE": str(tmp_path / "maintenance.toml"),
+            "SLICEWISE_STATE": str(tmp_path / "s"),
+        }
+    )
+    with pytest.raises(SettingsError):
+        Policies.load(settings)

@@ -95,6 +95,8 @@ def _distance(column: str, partition: Mapping[str, Any], wanted: Wanted) -> Want
 
 
 def _nulls(suite: Suite, values: pa.Table, reference: pa.Table) -> Iterator[Wanted]:
+    if min(len(values), len(reference)) < FEWEST:
+        return
     never = {wanted.column for wanted in suite.wanted if wanted.type == NOT_NULL}
     for name in values.column_names:
         if name in never or name not in reference.column_names or not len(reference):

@@ -96,6 +96,9 @@ def _concerned(outcome: Outcome) -> dict[str, int]:
     for row in outcome.wrong():
         hour = max(0, row.start_us) // HOUR_US
         first[row.view] = min(hour, first.get(row.view, hour))
+    for plain_sum in outcome.plain_sums:
+        if not plain_sum.agrees:  # it closes the gate until the view is green
+            first.setdefault(plain_sum.view, outcome.started_us // HOUR_US)
     return first
 
 

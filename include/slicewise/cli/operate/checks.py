@@ -81,7 +81,8 @@ def _look(settings: Settings, healing: Healing, sample: int, name: str | None) -
             return Healing.of([text]).suspected(job, suspects, looked.wrong).text()
 
         amend_part(settings.redis_url, PART, change)
-    is_due = bool(suspects) or healing.may_be_over(looked.equal, begun_us)
+    waits = healing.is_waiting(begun_us) or healing.may_be_over(looked.equal, begun_us)
+    is_due = bool(suspects) or waits
     return {
         "job": "checks",
         "run_id": run_id,

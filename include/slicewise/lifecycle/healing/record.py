@@ -148,6 +148,10 @@ class Healing:
         """Views with a mark, or with suspected entities."""
         return tuple(sorted({*self.suspects, *(mark.view for mark in self.marked)}))
 
+    def healed_since(self, at_us: int) -> bool:
+        """Tells whether all that differed at that time was seen green since."""
+        return not self.marked and bool(self.stories) and self.stories[-1].over_us >= at_us
+
     def compared_again(self) -> dict[str, list[dict[str, Any]]]:
         """View -> entities that a check has to compare whatever it samples."""
         every = {mark.view: list(mark.entities) for mark in self.marked}
@@ -185,12 +189,18 @@ class Healing:
         }
         return {view: of for view, of in new.items() if of}
 
+    def is_waiting(self, now_us: int) -> bool:
+        """Tells whether a check is to be asked for once more: what is suspected was judged by none,
+        and nobody suspected more a moment ago."""
+        last = max((step.at_us for story in self.stories[-1:] for step in story.steps), default=0)
+        return bool(self.suspects) and now_us - last >= AGAIN_US
+
     def may_be_over(self, equal: Mapping[str, Collection[str]], now_us: int) -> bool:
         """Tells whether a check is worth its while: all that differed is right in a light check,
         and the last check was not a moment ago."""
         if not self.marked or not all(mark.entities for mark in self.marked):
             return False
-        last = max(step.at_us for step in self.stories[-1].steps if step.kind == "red")
+        last = max(mark.at_us for mark in self.marked)
         return now_us - last >= AGAIN_US and all(
             set(mark.entities) <= set(equal.get(mark.view, ())) for mark in self.marked
         )

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from slicewise.errors import BadRequest
+from slicewise.errors import BadRequest, UnknownName
 from slicewise.features import own
 from slicewise.lifecycle.health.alerts import Missed
 from slicewise.lifecycle.health.deadlines import missed_freshness
@@ -148,6 +148,18 @@ def lost_events(status: StoreStatus) -> int:
 def unready(status: StoreStatus) -> tuple[str, ...]:
     """Views whose history is not built."""
     return tuple(dict.fromkeys(unready_units(status).values()))
+
+
+def require_view(status: StoreStatus, name: object) -> None:
+    """Raises UnknownName where a view is named that is not deployed."""
+    views = sorted({str(unit["view"]) for unit in status.units})
+    if name and name not in {*views, *(unit["storage_fingerprint"] for unit in status.units)}:
+        raise UnknownName(
+            f"no view {name!r} is deployed",
+            where="param view",
+            expected=", ".join(views) or "a view that was deployed",
+            next_step="correct the name, or leave it empty for all that are not ready",
+        )
 
 
 def unready_units(status: StoreStatus) -> dict[str, str]:

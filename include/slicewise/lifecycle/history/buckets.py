@@ -41,11 +41,15 @@ class Steps:
             for i in range(self.count)
         )
 
+    def index(self, at_us: int) -> int:
+        """Number of the step that a time is in; outside of 0 to count where it is in none."""
+        return (at_us - self.start_us) // self.length_us
+
     def joined(self, points: Iterable[tuple[int, float | None]], join: Join) -> Values:
         """One value of each step by what fell into it. points: (time, value)."""
         within: dict[int, list[float]] = {}
         for at_us, value in points:
-            number = (at_us - self.start_us) // self.length_us
+            number = self.index(at_us)
             if value is not None and 0 <= number < self.count:
                 within.setdefault(number, []).append(float(value))
         return tuple(join(within[i]) if i in within else None for i in range(self.count))

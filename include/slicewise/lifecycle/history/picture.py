@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any, Literal
 
 from slicewise.lifecycle.history.buckets import Values
 
+_LEAST = 0.001
 MOST_SERIES = 6
 """Most series of a picture: more cannot be told apart."""
 Shape = Literal["line", "log", "stacked", "bars"]
@@ -74,8 +76,10 @@ def _sum(values: tuple[float | None, ...]) -> float | None:
 
 def number(value: float | None) -> str:
     """A figure for people: at most four digits that count."""
-    if value is None:
+    if value is None or not isfinite(value):
         return "–"
-    if value == int(value) or abs(value) >= 1000:
+    if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
+    if abs(value) < _LEAST:
+        return f"< {_LEAST}" if value > 0 else f"> -{_LEAST}"
     return f"{value:.3g}"

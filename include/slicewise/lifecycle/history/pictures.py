@@ -19,6 +19,7 @@ MEBIBYTE = 1 << 20
 MOST_DRIFTS = 12
 """Most features whose histograms are drawn: those that drifted most."""
 _WATCH = "The watch of ingest_stream writes them every minute: is that DAG on? slicewise status"
+_ARCHIVING = "compactions, backfills and checks"
 _Points = dict[str, list[tuple[int, float | None]]]
 
 
@@ -76,7 +77,8 @@ def pictures(past: Past) -> tuple[Picture, ...]:
 def _mismatches(past: Past) -> tuple[Picture, ...]:
     checks = [check for check in past.jobs("check") if check.get("values")]
     views: dict[str, list[tuple[int, int, int]]] = {}
-    causes: _Points = {}
+    worst_of: dict[int, tuple[float, dict[str, float]]] = {}
+    named_causes: set[str] = set()
     values = wrong = 0
     for check in checks:
         at_us, total = check["at_us"], int(check["values"])
@@ -86,14 +88,26 @@ def _mismatches(past: Past) -> tuple[Picture, ...]:
             off = sum(figures["causes"].values())
             views.setdefault(view, []).append((at_us, off, figures["values"]))
             shares.update(figures["causes"])
-        for cause, count in shares.items():
-            causes.setdefault(cause, []).append((at_us, 1e6 * count / total))
+        named_causes |= shares.keys()
+        # of a step the causes of its worst check: those of two checks are no sum that any had
+        step = past.steps.index(at_us)
+        share = 1e6 * shares.total() / total
+        if share >= worst_of.get(step, (0.0, {}))[0]:
+            worst_of[step] = (share, {c: 1e6 * n / total for c, n in shares.items()})
     by_view = {
         view: past.steps.joined([(at, 1e6 * off / of) for at, off, of in runs if of], max)
         for view, runs in sorted(views.items())
     }
-    if causes:
-        by_cause = {cause: past.steps.joined(of, max) for cause, of in sorted(causes.items())}
+    if named_causes:
+        by_cause = together(
+            {
+                cause: tuple(
+                    worst_of[i][1].get(cause, 0.0) if i in worst_of else None
+                    for i in range(past.steps.count)
+                )
+                for cause in sorted(named_causes)
+            }
+        )
     elif checks:
         by_cause = {"no difference": past.steps.joined([(c["at_us"], 0.0) for c in checks], max)}
     else:
@@ -117,7 +131,7 @@ def _mismatches(past: Past) -> tuple[Picture, ...]:
                 for check in checks
                 for figures in check.get("views", {}).values()
             )
-            for cause in causes
+            for cause in named_causes
         }
     )
     named = ", ".join(f"{cause} {count:,}" for cause, count in counted.most_common())
@@ -179,7 +193,7 @@ def _lag(past: Past) -> Picture:
 def _late(past: Past) -> Picture:
     points, total = dict[str, list[tuple[int, float | None]]](), Counter[str]()
     came = 0
-    for run in past.jobs("compact"):
+    for run in past.kind("job"):
         for figures in run.get("archived", {}).values():
             came += figures["events"]
             for name in LATENESS:
@@ -189,7 +203,7 @@ def _late(past: Past) -> Picture:
     series = {name: past.steps.joined(points[name], sum) for name in LATENESS if name in points}
     late = sum(total.values())
     named = ", ".join(f"{name} {total[name]:,}" for name in LATENESS if total[name])
-    text = f"{late:,} of {came:,} archived events came after their hour was over"
+    text = f"{late:,} of {came:,} events that {_ARCHIVING} archived came after their hour was over"
     text += f": {named}." if named else "."
     return _over_time(
         past, "late", "Late events by lateness", "events", series, text, _no_events(), "stacked"
@@ -199,14 +213,15 @@ def _late(past: Past) -> Picture:
 def _volume(past: Past) -> Picture:
     points: _Points = {}
     total, bad = Counter[str](), 0
-    for run in past.jobs("compact"):
+    for run in past.kind("job"):
         for source, figures in run.get("archived", {}).items():
             points.setdefault(source, []).append((run["at_us"], figures["events"]))
             total[source] += figures["events"]
             bad += figures.get("bad", 0)
     series = together({source: past.steps.joined(of, sum) for source, of in sorted(points.items())})
     named = ", ".join(f"{source} {count:,}" for source, count in total.most_common(12))
-    text = f"{sum(total.values()):,} events were archived ({named}), {bad:,} of them bad records."
+    text = f"{sum(total.values()):,} events were archived by {_ARCHIVING} ({named}), "
+    text += f"{bad:,} of them bad records."
     return _over_time(
         past, "volume", "Volume by source", "events archived", series, text, _no_events(), "stacked"
     )
@@ -214,7 +229,7 @@ def _volume(past: Past) -> Picture:
 
 def _no_events() -> str:
     return (
-        "No compaction has archived events in this time. compact_slices does so every hour: "
+        "No job has archived events in this time. compact_slices does so every hour: "
         "is that DAG on, and do events come?"
     )
 
@@ -228,8 +243,8 @@ def _store(past: Past) -> Picture:
         series["limit"] = past.steps.joined(limit, newest)
     last = minutes[-1] if minutes else {}
     text = (
-        f"The store uses {number(last.get('used_bytes', 0) / MEBIBYTE)} MiB for "
-        f"{last.get('keys', 0):,} keys now, and used at most "
+        f"The store used {number(last.get('used_bytes', 0) / MEBIBYTE)} MiB for "
+        f"{last.get('keys', 0):,} keys at {instant(last.get('at_us', 0))}, and used at most "
         f"{number(max((value for _, value in used), default=0.0))} MiB"
     )
     text += f", of {number(limit[-1][1])} MiB that it may." if limit else "; it has no limit."
@@ -292,7 +307,11 @@ def _alerts(past: Past) -> tuple[Picture, ...]:
     still = sum(one.is_open for one in past.incidents)
     named = ", ".join(f"{event} {len(of)}" for event, of in sorted(points.items()))
     text = f"{_times(count, 'incident')} opened{f' ({named})' if named else ''}; {still} open now."
-    none = "No incident opened in this time, and none is open: nothing is to be done."
+    none = "No incident opened in this time, and " + (
+        f"{still} that opened before it {'is' if still == 1 else 'are'} open: slicewise alerts."
+        if still
+        else "none is open: nothing is to be done."
+    )
     detect = [
         (one["opened_us"], (one["opened_us"] - one["began_us"]) / 60e6)
         for one in over
@@ -301,7 +320,7 @@ def _alerts(past: Past) -> tuple[Picture, ...]:
     detect += [
         (one.opened_us, (one.opened_us - one.began_us) / 60e6)
         for one in past.incidents
-        if one.is_open and one.began_us
+        if one.is_open and one.began_us and one.opened_us >= past.steps.start_us
     ]
     recover = [(one["at_us"], (one["at_us"] - one["opened_us"]) / 60e6) for one in over]
     running = {
@@ -328,6 +347,7 @@ def _nulls(past: Past) -> Picture:
     points: _Points = {}
     last: dict[str, float] = {}
     for check in past.jobs("check"):
+        last = {} if check.get("distributions") else last
         for name, counts in check.get("distributions", {}).items():
             if counts[drift.VALUES]:
                 last[name] = 100 * counts[drift.NULL] / counts[drift.VALUES]
@@ -429,7 +449,10 @@ def _over_time(
     empty: str,
     shape: Any = "line",
 ) -> Picture:
-    picture = Picture(name, title, unit, shape, past.steps.labels, largest(series), text, empty)
+    drawn = largest(series)
+    if len(drawn) < len(series):
+        text += f" Drawn are the {len(drawn)} largest of {len(series)}."
+    picture = Picture(name, title, unit, shape, past.steps.labels, drawn, text, empty)
     return (
         picture if picture.has_figures else Picture(name, title, unit, shape, (), {}, empty, empty)
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from slicewise.lifecycle.lineage.columns import RawUnit, chosen_by, event_columns
 from slicewise.settings import Settings, urls_of
@@ -16,7 +16,7 @@ RawSource = Mapping[str, Any]
 """A source of a deployment's JSON."""
 Types = Mapping[tuple[str, str], str]
 """View and feature column -> its type, where it is known."""
-_DEFAULT_PORT = 6379
+_REDIS_PORT, _KAFKA_PORT = 6379, 9092
 _ENDING = ("sliding", "tumbling", "hopping")
 _MEMBERSHIP = ("bloom", "cuckoo")
 
@@ -66,14 +66,11 @@ class Namespaces:
     def of(settings: Settings) -> Namespaces:
         """Namespaces by the settings: the first broker, the warehouse, and the store's first node.
         No user and no password is in them."""
-        broker = settings.kafka_bootstrap.split(",")[0].strip()
+        broker = settings.kafka_bootstrap.split(",")[0].strip().rpartition("//")[2]
         node = urlsplit(urls_of(settings.redis_url)[0])
-        store = (
-            f"redis://{node.hostname}:{node.port or _DEFAULT_PORT}"
-            if node.hostname
-            else f"unix://{node.path}"
-        )
-        return Namespaces(f"kafka://{broker}", settings.warehouse.rstrip("/"), store)
+        log = f"kafka://{_address(urlsplit(f'//{broker}'), _KAFKA_PORT)}"
+        store = f"redis://{_address(node, _REDIS_PORT)}" if node.hostname else f"unix://{node.path}"
+        return Namespaces(log, settings.warehouse.rstrip("/"), store)
 
     def topic(self, name: str, columns: Iterable[tuple[str, str]] = ()) -> Dataset:
         """A topic with the columns of its records."""
@@ -160,3 +157,9 @@ def _feature(
 def file(path: str, columns: tuple[Column, ...] = ()) -> Dataset:
     """A file that a job reads or writes."""
     return Dataset("file", str(Path(path).absolute()), columns)
+
+
+def _address(url: SplitResult, port: int) -> str:
+    """Host and port, as OpenLineage names a server. port: where the address has none."""
+    host = url.hostname or ""
+    return f"{f'[{host}]' if ':' in host else host}:{url.port or port}"

@@ -197,6 +197,11 @@ def _check(deployed: Deployed) -> list[Step]:
     ]
 
 
+def _expect(deployed: Deployed) -> list[Step]:
+    """Expectations of events, and of features as a training set has them."""
+    return [Step("", deployed.archives(), (Dataset(deployed.namespaces.lake, CHECKS),))]
+
+
 def _dataset(deployed: Deployed) -> list[Step]:
     """A training set: each feature is that of its view, made of archived events at the spine's
     moments."""
@@ -243,5 +248,6 @@ _STEPS: Mapping[str, Callable[[Deployed], list[Step]]] = {
     "compact": _compact,
     "backfill": _backfill,
     "check": _check,
+    "expect": _expect,
     "dataset": _dataset,
 }

@@ -163,7 +163,14 @@ class AirflowApi:
     def run(self, dag_id: str, run_id: str) -> DagRun:
         return _run(self._http.send("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"))
 
-    def runs(self, dag_id: str, *, limit: int = 100, run_type: str | None = None) -> list[DagRun]:
+    def runs(
+        self,
+        dag_id: str,
+        *,
+        limit: int = 100,
+        run_type: str | None = None,
+        state: str | None = None,
+    ) -> list[DagRun]:
         """The newest runs first."""
         runs: list[DagRun] = []
         while len(runs) < limit:  # Airflow gives a page of a hundred at most
@@ -171,6 +178,8 @@ class AirflowApi:
             params: dict[str, object] = {"limit": page, "offset": len(runs), "order_by": "-id"}
             if run_type:
                 params["run_type"] = run_type
+            if state:
+                params["state"] = state
             answer = self._http.send("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=params)
             runs += [_run(run) for run in answer["dag_runs"]]
             if len(answer["dag_runs"]) < page:

@@ -26,6 +26,8 @@ _LEAST: Mapping[str, int] = {
     "orphan_days": 1,  # Iceberg refuses less: a writer's files have no snapshot until it commits
     "rows_days": 1,
 }
+MOST = 100_000
+"""Most of any bound: 270 years, or files of 100 GiB. Dates and Iceberg's numbers end beyond it."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +139,11 @@ def _bounds(file: Path, where: str, given: object, *, may_lose_rows: bool) -> Ma
         entry = f"[{where}] {name}"
         if name not in names:
             raise _refused(file, entry, ", ".join(names), "correct its name, or leave it out")
-        if type(value) is not int or value < _LEAST[name]:
+        if type(value) is not int or not _LEAST[name] <= value <= MOST:
             raise _refused(
                 file,
                 f"{entry} = {value!r}",
-                f"a whole number of at least {_LEAST[name]}",
+                f"a whole number of at least {_LEAST[name]}, and at most {MOST:,}",
                 "correct the number, or leave it out",
             )
         if name == "rows_days" and not may_lose_rows:

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from slicewise.lifecycle.checking import closed
-from slicewise.lifecycle.healing.record import MOST_ENTITIES, MOST_STEPS, Healing, Job
+from slicewise.lifecycle.healing.record import AGAIN_US, MOST_ENTITIES, MOST_STEPS, Healing, Job
 from slicewise.windows.durations import HOUR_US
 
+NOW = 1_700_000_000_000_000
 ANNA, BERT = json.dumps({"user": "anna"}), json.dumps({"user": "bert"})
 
 
@@ -163,3 +164,36 @@ def test_of_several_nodes_the_record_that_changed_last_counts() -> None:
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"marked": [{"view": "plays"}]}'])
 def test_a_text_that_is_no_record_is_an_empty_one(text: str | None) -> None:
     assert Healing.of([text]) == Healing()
+
+
+def test_what_is_suspected_is_judged_also_where_the_first_trigger_failed() -> None:
+    differs = {"plays": [ANNA]}
+    assert Healing().new_suspects(differs, NOW) == {"plays": (ANNA,)}
+    kept = Healing().suspected(job(NOW), differs, [value(ANNA)])
+    # Airflow did not answer the POST: the task is tried again, and looks every five minutes
+    for minutes in (1, 5, 10, 15, 30, 55):
+        later = NOW + minutes * 60 * 1_000_000
+        suspects = kept.new_suspects(differs, later)
+        is_due = bool(suspects) or kept.may_be_over({"plays": []}, later)
+        is_due |= kept.is_waiting(later)
+        if is_due:
+            return
+    raise AssertionError("no look starts the check")
+
+
+def test_a_long_story_raises_nothing() -> None:
+    kept = Healing().suspected(job(NOW), {"plays": [ANNA]}, [value(ANNA)])
+    kept = kept.red(job(NOW + 1), {"plays": 5}, 9, [value(ANNA)], NOW)
+    for n in range(31):  # an owner's other entities, while the check cannot be made
+        bert = json.dumps({"user": f"bert{n}"})
+        kept = kept.suspected(job(NOW + 2 + n), {"plays": [bert]}, [])
+    assert kept.may_be_over({"plays": [ANNA]}, NOW + 2 * AGAIN_US)
+
+
+def test_what_was_red_is_healed_by_a_green_check_of_it_alone() -> None:
+    both = red(Healing(), 10, 3, 5, ANNA).red(job(10), {"songs": 3}, 5, [value(BERT, "songs")], 9)
+    one = both.green(job(20), {"plays"}, 7, began_us=15)
+    assert not one.healed_since(11)
+    whole = one.green(job(30), {"songs"}, 7, began_us=25)
+    assert whole.healed_since(11)
+    assert not whole.healed_since(31), "what came later was red by something else"
