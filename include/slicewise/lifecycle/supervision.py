@@ -48,10 +48,11 @@ class Patience:
 
     silent_us: int = 10 * _SECOND_US
     """Between two signs of life, of which a driver gives two a second."""
-    stuck_us: int = 10 * _SECOND_US
+    stuck_us: int = 12 * _SECOND_US
     """Events wait, and none is applied; a batch that was slow before is given more."""
     unknown_us: int = 30 * _SECOND_US
-    """The same of a driver whose batches of the last minute say nothing."""
+    """The same of a driver whose batches of the last minute say nothing, or that has shown or
+    applied nothing since a server was away: it connects and plans anew."""
     start_us: int = 120 * _SECOND_US
     """From its start to its first sign of life, and to its first batch."""
 
@@ -91,7 +92,9 @@ def fault_of(
     else:
         silent_us, limit_us = now_us - look.heartbeat_us, patience.silent_us
     watched_us = now_us - since_us
-    if silent_us > limit_us and watched_us > patience.silent_us:
+    spoke_us = look.started_us if look.heartbeat_us is None else look.heartbeat_us
+    anew_us = patience.silent_us if spoke_us > since_us else patience.unknown_us
+    if silent_us > limit_us and watched_us > anew_us:
         since = "" if look.heartbeat_us is not None else " since its start"
         return Fault("silent", f"no sign of life for {silent_us / 1e6:.0f} s{since}: it hangs")
     stuck = [
@@ -99,9 +102,17 @@ def fault_of(
         f"{status.stalled_us / 1e6:.0f} s"
         for status in look.statuses
         if status.state == "running"
-        and min(status.stalled_us, watched_us) > stall_limit_us(status, patience)
+        and status.stalled_us > stall_limit_us(status, patience)
+        and watched_us > _anew_us(status, patience, since_us)
     ]
     return Fault("stuck", "; ".join(stuck)) if stuck else None
+
+
+def _anew_us(status: Status, patience: Patience, since_us: int) -> int:
+    """Microseconds since a server was away after which a driver is judged by a source."""
+    limit_us = stall_limit_us(status, patience)
+    is_new = (status.progress_us or 0) <= since_us
+    return max(limit_us, patience.unknown_us) if is_new else limit_us
 
 
 def stall_limit_us(status: Status, patience: Patience) -> int:
