@@ -3,6 +3,8 @@ out."""
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import Producer
 
@@ -84,7 +86,13 @@ def test_committed_records_between_two_offsets_are_read_once(kafka_broker: Kafka
             producer.commit_transaction(30)
         else:
             producer.abort_transaction(30)
-    end, topic_id = log.latest(topic), log.topic_id(topic)
+    topic_id = log.topic_id(topic)
+    # markers are written after a commit's answer: three records and three of them in partition 1
+    whole = OffsetVector({(topic_id, 0): 9, (topic_id, 1): 6})
+    deadline = time.monotonic() + 30
+    while not (end := log.latest(topic)).dominates(whole):
+        assert time.monotonic() < deadline, f"{end}, and {whole} is due"
+        time.sleep(0.05)
     start = OffsetVector({(topic_id, 0): 1})
     records = sorted(log.records_between(topic, start, end))
     # each transaction leaves a marker behind its records
