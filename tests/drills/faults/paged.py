@@ -206,9 +206,11 @@ def _serving(run: Run) -> None:
     birth = made.server("serving")
     pages, lost = Paged(made, "probes"), Paged(made, f"driver.{stream.PROBES}")
     begun = time.monotonic()
+    made.watch.pause()  # a process that stands still refuses nobody
     with run.still([birth, *descendants(birth)]):
         await_that(lambda: bool(pages.events[pages.before :]), "late answers", PATIENCE_S)
         run.detect_s.append(time.monotonic() - begun)
+    made.watch.resume()
     mended = time.monotonic()
     await_that(
         lambda: pages.events[pages.before :] == ["answers_late", "incident_over"],
