@@ -38,6 +38,40 @@ export async function opened (viewport = { width: 1280, height: 800 }) {
   return { page: await browser.newPage(), close }
 }
 
+// signs in to Airflow, where that is not asked of anybody; its address
+export async function signedIn (page) {
+  const { airflow } = platform()
+  await page.goto(`${airflow}/plugin/slicewise`, wait)
+  await page.frameLocator('iframe').locator('#views').getByText('carrier').first().waitFor(wait)
+  return airflow
+}
+
+// opens a page at this width in this colour scheme, and looks at it once `opens` has opened what is closed: it has no
+// errors, is no wider than the window, and has ink that can be read on its ground; the ground's brightness
+export async function readable (page, address, width, colorScheme, opens) {
+  const errors = []
+  const note = message => { if (message.type() === 'error') errors.push(message.text()) }
+  page.on('console', note)
+  await page.setViewportSize({ width, height: 900 })
+  await page.emulateMedia({ colorScheme })
+  await page.goto(address, wait)
+  await opens()
+  const seen = await page.evaluate(() => {
+    window.light = text => text.match(/[\d.]+/g).slice(0, 3).map(Number).reduce((sum, part) => sum + part, 0) / 3
+    const body = getComputedStyle(document.body)
+    return {
+      over: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+      ink: window.light(body.color),
+      back: window.light(body.backgroundColor)
+    }
+  })
+  page.off('console', note)
+  assert.deepEqual(errors, [])
+  assert.equal(seen.over, 0, 'the page is wider than the window')
+  assert.ok(colorScheme === 'dark' ? seen.ink - seen.back > 120 : seen.back - seen.ink > 120, JSON.stringify(seen))
+  return seen.back
+}
+
 // the form of a DAG, and what triggers it
 export async function form (page, airflow, dag) {
   await page.goto(`${airflow}/dags/${dag}`, wait)

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { opened, platform, root, wait } from './browser.mjs'
+import { opened, readable, root, signedIn, wait } from './browser.mjs'
 
 const HOSTILE = '<img src=x onerror="document.title=1">'
 let airflow, close, page, earlier
@@ -24,6 +24,7 @@ function record (...lines) {
 }
 
 before(async () => {
+  ({ page, close } = await opened())
   earlier = record('print(Healing.of(read_part(url, PART)).text())').trim()
   record(
     'hour = now // 3_600_000_000',
@@ -34,10 +35,7 @@ before(async () => {
     'whole = whole.green(job(30), {"carrier_delays"}, 4321, began_us=now - 40 * 10**6)',
     'amend_part(url, PART, lambda _: whole.text())'
   )
-  airflow = platform().airflow;
-  ({ page, close } = await opened())
-  await page.goto(`${airflow}/plugin/slicewise`, wait) // signs in, where that is not asked of anybody
-  await page.frameLocator('iframe').locator('#views').getByText('carrier').first().waitFor(wait)
+  airflow = await signedIn(page)
 })
 
 after(async () => {
@@ -48,34 +46,18 @@ after(async () => {
 for (const width of [400, 800, 1280]) {
   for (const colorScheme of ['light', 'dark']) {
     test(`a story can be read at ${width} pixels, ${colorScheme}`, async () => {
-      const errors = []
-      const note = message => { if (message.type() === 'error') errors.push(message.text()) }
-      page.on('console', note)
-      await page.setViewportSize({ width, height: 900 })
-      await page.emulateMedia({ colorScheme })
-      await page.goto(`${airflow}/slicewise/stories/`, wait)
-      await page.getByText('values', { exact: true }).click(wait)
-      const seen = await page.evaluate(() => {
-        const light = text => text.match(/[\d.]+/g).slice(0, 3).map(Number).reduce((sum, part) => sum + part, 0) / 3
-        const body = getComputedStyle(document.body)
-        return {
-          over: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-          contrast: light(body.color) - light(body.backgroundColor),
-          marks: [...document.querySelectorAll('.red, .green')].map(mark => {
-            return Math.abs(light(getComputedStyle(mark).color) - light(body.backgroundColor))
-          }),
-          text: document.body.innerText
-        }
+      const back = await readable(page, `${airflow}/slicewise/stories/`, width, colorScheme, async () => {
+        await page.getByText('values', { exact: true }).click(wait)
       })
-      page.off('console', note)
-      assert.deepEqual(errors, [])
-      assert.equal(seen.over, 0, 'the page is wider than the window')
-      assert.ok(colorScheme === 'dark' ? seen.contrast > 120 : seen.contrast < -120, `${seen.contrast}`)
-      assert.ok(seen.marks.length >= 3 && seen.marks.every(one => one > 60), `${seen.marks}`)
+      const marks = await page.evaluate(() => {
+        return [...document.querySelectorAll('.red, .green')].map(mark => window.light(getComputedStyle(mark).color))
+      })
+      assert.ok(marks.length >= 3 && marks.every(one => Math.abs(one - back) > 60), `${marks} on ${back}`)
+      const text = await page.locator('body').innerText()
       for (const words of ['the gate is open', 'the check is red', 'recomputed from raw events', '4321 values', 'doubled']) {
-        assert.ok(seen.text.includes(words), `${words}: ${seen.text}`)
+        assert.ok(text.includes(words), `${words}: ${text}`)
       }
-      assert.ok(seen.text.includes(HOSTILE), 'the entity is shown as it is')
+      assert.ok(text.includes(HOSTILE), 'the entity is shown as it is')
       assert.notEqual(await page.title(), '1', 'the entity ran')
     })
   }
