@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -149,7 +149,7 @@ def _checked(
         gate = judge(outcome)
     outcome = replace(outcome, seconds=dict(seconds))
     log.event("check_phases", **outcome.seconds)
-    report = summary(outcome, gate) | {"waits": patience.waits}
+    report = summary(outcome, gate) | {"waits": patience.waits, "archived": archives.archived}
     marked = _marked(settings, clock, outcome, gate, report["concerned"], deployment)
     if note := kept(outcome, marked):
         report["notes"].append(note)
@@ -221,16 +221,20 @@ class _Archives:
     catalog: Catalog
     clock: Clock
     context: Context | None = None
+    archived: list[dict[str, Any]] = field(default_factory=list)
+    """Runs of the archive, as the reports of other jobs have them."""
 
     def deployment(self) -> Deployment:
         return self._open().deployment
 
     def offset_vector(self, source: str) -> OffsetVector:
         try:
-            return self._open().archive(source).state.offset_vector
+            done = self._open().archive(source)
         except StoreUnavailable:
             self.close()
             raise
+        self.archived.append(done.to_json())
+        return done.state.offset_vector
 
     def close(self) -> None:
         context, self.context = self.context, None

@@ -124,6 +124,7 @@ def test_a_falsified_value_turns_the_check_red_and_is_named(
     assert green["outcome"] == "green"
     assert green["values"] > 1_000
     assert green["mismatches"] == 0
+    assert {one["source"] for one in green["archived"]} == {"payments"}
 
     card, _ = _falsify(platform)
     red = _check(platform, tmp_path / "red", 2)

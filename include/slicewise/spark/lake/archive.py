@@ -69,6 +69,18 @@ class Archived:
     late: Mapping[str, int] = field(default_factory=dict)
     """Class of lateness -> good events among the new ones that came after their hour was over."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as jobs report them."""
+        return {
+            "source": self.source,
+            "seq": self.state.archive_version,
+            "archives": self.archives,
+            "events": self.events,
+            "bad": dict(self.bad),
+            "late": dict(self.late),
+            "took_ms": self.took_ms,
+        }
+
 
 @dataclass(frozen=True)
 class Archiver:

@@ -42,17 +42,7 @@ class Report:
     begun: float = field(default_factory=time.monotonic)
 
     def add_archive(self, done: Archived) -> None:
-        self.archived.append(
-            {
-                "source": done.source,
-                "seq": done.state.archive_version,
-                "archives": done.archives,
-                "events": done.events,
-                "bad": dict(done.bad),
-                "late": dict(done.late),
-                "took_ms": done.took_ms,
-            }
-        )
+        self.archived.append(done.to_json())
 
     def add_hour(
         self, unit: StorageUnit, hour: int, why: str, header: Header, outcome: HourOutcome | None
