@@ -22,6 +22,7 @@ from slicewise_airflow.paused import at_creation
 from slicewise_airflow.spark import SparkJob
 
 from slicewise.lifecycle.jobs import maintain_arguments
+from slicewise.settings import MAINTENANCE_MOST
 
 with DAG(
     dag_id="maintain_iceberg",
@@ -47,7 +48,7 @@ with DAG(
             None,
             type=["null", "integer"],
             minimum=1,
-            maximum=100_000,
+            maximum=MAINTENANCE_MOST,
             description="snapshots younger than this stay, in place of the policies' keep_days",
         ),
     },

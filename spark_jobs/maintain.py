@@ -15,9 +15,9 @@ import sys
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
 from slicewise.log import to_stderr, warning
+from slicewise.settings import MAINTENANCE_MOST as MOST
 from slicewise.settings import Settings
 from slicewise.spark.lake.job import session_of
-from slicewise.stores.lake.policy import MOST
 
 _IMPORTS = ("slicewise.spark.lake.maintain", "slicewise.stores.lake.records")
 

@@ -21,6 +21,9 @@ from slicewise.errors import SettingsError
 ENDPOINTS = "endpoints.json"
 PROJECT_FILE = "slicewise.toml"
 MAINTENANCE_FILE = "maintenance.toml"
+MAINTENANCE_MOST = 100_000
+"""Most of any of its bounds: 270 years, or files of 100 GiB. Dates and Iceberg's numbers end beyond
+it."""
 DEFAULT_RETENTION_MS = 30 * 24 * 3_600_000
 """Thirty days: longer than anybody leaves a platform down on purpose, and bounded, as disks are."""
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")

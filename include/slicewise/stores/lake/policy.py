@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from slicewise.errors import BadRequest, SettingsError
-from slicewise.settings import MAINTENANCE_FILE, Settings
+from slicewise.settings import MAINTENANCE_FILE, MAINTENANCE_MOST, Settings
 from slicewise.stores.lake.schemas import CHECKS, DATASETS, NAMESPACES, RUNS
 
 LOSING_ROWS = frozenset(".".join(table.identifier) for table in (RUNS, CHECKS, DATASETS))
@@ -26,8 +26,6 @@ _LEAST: Mapping[str, int] = {
     "orphan_days": 1,  # Iceberg refuses less: a writer's files have no snapshot until it commits
     "rows_days": 1,
 }
-MOST = 100_000
-"""Most of any bound: 270 years, or files of 100 GiB. Dates and Iceberg's numbers end beyond it."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +137,11 @@ def _bounds(file: Path, where: str, given: object, *, may_lose_rows: bool) -> Ma
         entry = f"[{where}] {name}"
         if name not in names:
             raise _refused(file, entry, ", ".join(names), "correct its name, or leave it out")
-        if type(value) is not int or not _LEAST[name] <= value <= MOST:
+        if type(value) is not int or not _LEAST[name] <= value <= MAINTENANCE_MOST:
             raise _refused(
                 file,
                 f"{entry} = {value!r}",
-                f"a whole number of at least {_LEAST[name]}, and at most {MOST:,}",
+                f"a whole number of at least {_LEAST[name]}, and at most {MAINTENANCE_MOST:,}",
                 "correct the number, or leave it out",
             )
         if name == "rows_days" and not may_lose_rows:
