@@ -3,6 +3,7 @@ from not made."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -19,6 +20,7 @@ from slicewise.lifecycle.reports import ReportReader
 from slicewise.local import history
 from slicewise.settings import Settings
 from slicewise.stores.online.redis.status import read_part, read_status
+from slicewise_airflow.record import heals_last_check
 from slicewise_airflow.spark import Failure, SparkJob
 
 JOB = "check"
@@ -70,6 +72,11 @@ class CheckJob(SparkJob):
         except CheckRed as error:
             context["ti"].xcom_push(key=CONCERNED, value=dict(error.concerned))
             raise
+
+    def replaces(self, settings: Settings, params: Mapping[str, object]) -> bool:
+        """A green check of some views says nothing of the others: it replaces no report but one of
+        what it healed."""
+        return not params.get("views") or heals_last_check(settings, params)
 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:
         verdict = judged(reader.report, reader.why)

@@ -32,32 +32,27 @@ TRIES_US = 86_400_000_000
 
 
 def record(
-    settings: Settings,
-    job: str,
-    report: Mapping[str, object],
-    *,
-    ok: bool,
-    params: Mapping[str, object] | None = None,
+    settings: Settings, job: str, report: Mapping[str, object], *, ok: bool, replaces: bool = True
 ) -> None:
-    """Leaves the job's report in the store's status, and its figures in the history. A check of
-    some views that is green says nothing of the others: it replaces no report but one of what it
-    healed. params: of the run."""
+    """Leaves the job's report in the store's status, and its figures in the history. replaces:
+    whether the report stands for what the last one was about; else that one stays."""
     now_us = SystemClock().now_us()
     text = job_record(report, ok=ok, at_us=now_us)
     keep(settings, of_job(job, report, ok=ok, at_us=now_us))
     try:
-        if ok and job == "check" and not _stands_for_all(settings, params or {}):
-            return
-        record_part(settings.redis_url, f"job:{job}", text)
+        if replaces:
+            record_part(settings.redis_url, f"job:{job}", text)
     except StoreUnavailable as error:
         warning("job_not_recorded", job=job, reason=error.what)
 
 
-def _stands_for_all(settings: Settings, params: Mapping[str, object]) -> bool:
-    """Tells whether a green check ends what the last one left. Raises StoreUnavailable."""
-    if not params.get("views"):
-        return True
-    before = read_status(settings.redis_url, ["check"]).parts.get("job:check")
+def heals_last_check(settings: Settings, params: Mapping[str, object]) -> bool:
+    """Tells whether a green check ends what the last one left. A store that is away keeps
+    nothing. params: of the check's run."""
+    try:
+        before = read_status(settings.redis_url, ["check"]).parts.get("job:check")
+    except StoreUnavailable:
+        return False
     kept = json.loads(before) if before else {"ok": True}
     return not kept["ok"] and healed(params, int(kept["at_us"]))
 

@@ -104,7 +104,7 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
             record(settings, self.job, {}, ok=False)
             raise
         if not report.get("dry_run"):
-            record(settings, self.job, report, ok=True, params=params)
+            record(settings, self.job, report, ok=True, replaces=self.replaces(settings, params))
         leave(context, note_of(self.job, report))
         event("job_reported", **(summary(report) | {"job": self.job}))
         shares = bad_shares(report, settings.bad_percent)
@@ -146,6 +146,10 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
         application = str(settings.home / "spark_jobs" / f"{self.job}.py")
         named = ["--name", f"slicewise-{self.job}"]
         return [str(settings.spark_submit), *master, *named, *conf, application, *arguments]
+
+    def replaces(self, settings: Settings, params: Mapping[str, object]) -> bool:  # noqa: ARG002
+        """Tells whether the report of a run that was well stands for all that the job is about."""
+        return True
 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:  # noqa: ARG002
         """The failure that a job raises and leaves on the page when it ended badly."""

@@ -190,7 +190,7 @@ class Supervisor:
             return
         agreed = {fresh_cause(name) for name in self.settings.freshness_deadlines}
         # of answers that a lost driver brings nothing is known
-        judged = set() if {MICROBATCH, "tail"} & self.ill.keys() else agreed
+        judged = set() if self.ill.keys() & {PARTS[MICROBATCH], PARTS["tail"]} else agreed
         watched = judged | {overdue_cause(DAGS[job]) for job in EVERY_S}
         by_cause = {one.cause: one for one in missed}
         self._deadlines = self._deadlines.after(by_cause, watched)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.platform.receiver import Receiver, receiving
 
 ROOT = Path(__file__).resolve().parents[2]
 _HOME = tempfile.TemporaryDirectory(prefix="slicewise-airflow-")
@@ -53,3 +56,11 @@ def platform_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
     for look in ("store_away", "store_ill", "broker_away"):
         monkeypatch.setattr(drivers, look, lambda _: "")
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """The one channel that alerts go to."""
+    with receiving() as server:
+        monkeypatch.setenv("SLICEWISE_ALERT_WEBHOOK", server.url)
+        yield server

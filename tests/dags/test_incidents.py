@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ from slicewise.lifecycle.reports import JobFailed
 from slicewise.local.servers import drivers
 from slicewise.local.servers.inbox import Inbox
 from slicewise.settings import Settings
-from tests.support.platform.receiver import Receiver, receiving
+from tests.support.platform.receiver import Receiver
 
 Kind = Literal["smtp", "slack"]
 PROVIDERS = "airflow.providers"
@@ -38,14 +38,6 @@ HOOKS = {
     "slack": f"{PROVIDERS}.slack.hooks.slack_webhook.SlackWebhookHook",
     "pagerduty": f"{PROVIDERS}.pagerduty.hooks.pagerduty_events.PagerdutyEventsHook",
 }
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """The one channel that alerts go to."""
-    with receiving() as server:
-        monkeypatch.setenv("SLICEWISE_ALERT_WEBHOOK", server.url)
-        yield server
 
 
 def task(dag: str = "compact_slices", name: str = "compact", run: str = "r", tries: int = 3) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from slicewise_airflow import alerts, api, record, supervise
 from slicewise_airflow import stream as watching
 from slicewise_airflow.alerts import page, page_parts, settle
+from slicewise_airflow.check import CheckJob
 from slicewise_airflow.stream import StreamHealthTrigger
 from slicewise_airflow.supervise import Supervisor
 
@@ -23,23 +23,18 @@ from slicewise.lifecycle.deployed import Deployed, Deployments
 from slicewise.lifecycle.healing.record import Healing, Job
 from slicewise.lifecycle.health.alerts import Missed
 from slicewise.lifecycle.health.judge import Health
+from slicewise.lifecycle.health.overview import job_record
 from slicewise.lifecycle.supervision import Notice
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import drivers, process
 from slicewise.local.servers.inbox import Inbox
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
-from tests.support.platform.receiver import Receiver, receiving
+from slicewise.stores.online.redis.status import StoreStatus
+from tests.support.platform.receiver import Receiver
 
 NAMED = {"dag": "ingest_stream", "task": "watch", "run": "r", "url": ""}
 OFTEN = supervise.DEADLINE_LOOKS
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    with receiving() as server:
-        monkeypatch.setenv("SLICEWISE_ALERT_WEBHOOK", server.url)
-        yield server
 
 
 @pytest.fixture
@@ -145,47 +140,38 @@ def test_what_follows_a_compaction_is_not_overdue_beside_it(receiver: Receiver) 
     assert receiver.events() == ["task_failed"], [post["key"] for post in receiver.posts]
 
 
+def living(state: StateFolder, **words: object) -> Path:
+    """A micro-batch lane that lives and says this of its source; the file that it says it in."""
+    process.write_pid_file(state.pid_file("stream"), process.this_process())
+    file = drivers.heartbeat_file(state, "stream")
+    file.parent.mkdir()
+    file.write_text(json.dumps({"sources": {"plays": {"heartbeat_us": 1, "records": 10, **words}}}))
+    return file
+
+
 def test_a_driver_that_starts_again_has_not_caught_up(
     state: StateFolder, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lagging, "NOTICE_US", 0)
-    process.write_pid_file(state.pid_file("stream"), process.this_process())
-    file = drivers.heartbeat_file(state, "stream")
-    file.parent.mkdir()
-    behind = {"heartbeat_us": 1, "records": 10, "events_per_s": 100.0, "lag": {"0": 60_000}}
-    file.write_text(json.dumps({"sources": {"plays": behind}}))
+    file = living(state, events_per_s=100.0, lag={"0": 60_000})
+    behind = file.read_text()
     watched(*[None] * 3)
     assert receiver.events() == ["stream_lags"]
     file.unlink()  # as stream._prepare does before a start; the lane is as far behind as before
     watched(*[None] * 3)
-    file.write_text(json.dumps({"sources": {"plays": behind}}))
+    file.write_text(behind)
     watched(*[None] * 3)
     assert receiver.events() == ["stream_lags"]
 
 
-@pytest.mark.usefixtures("receiver")
-def test_an_incident_of_a_driver_that_is_well_ends_also_in_a_new_folder(
-    state: StateFolder,
-) -> None:
-    alerts.page_driver(task(), "stream", "the micro-batch lane", Notice("down", "it died"))
-    # the file of the supervision is gone, as on another machine: the store had the incident
-    process.write_pid_file(state.pid_file("stream"), process.this_process())
-    file = drivers.heartbeat_file(state, "stream")
-    file.parent.mkdir()
-    file.write_text(json.dumps({"sources": {"plays": {"heartbeat_us": 1, "records": 10}}}))
-    watched(*[None] * 10)
-    assert [one.key for one in Inbox(Settings.load()).read() if one.is_open] == []
-
-
-def test_an_old_incident_of_a_driver_hides_no_later_loss(
+def test_an_incident_of_a_driver_that_is_well_ends_also_in_a_new_folder_and_hides_no_later_one(
     state: StateFolder, receiver: Receiver
 ) -> None:
     alerts.page_driver(task(), "stream", "the micro-batch lane", Notice("down", "it died"))
-    process.write_pid_file(state.pid_file("stream"), process.this_process())
-    file = drivers.heartbeat_file(state, "stream")
-    file.parent.mkdir()
-    file.write_text(json.dumps({"sources": {"plays": {"heartbeat_us": 1, "records": 10}}}))
+    # the file of the supervision is gone, as on another machine: the store had the incident
+    living(state)
     watched(*[None] * 10)
+    assert [one.key for one in Inbox(Settings.load()).read() if one.is_open] == []
     state.pid_file("stream").write_text(GONE)
     watched(None)
     assert receiver.events().count("driver_lost") == 2
@@ -276,3 +262,28 @@ def test_a_deployment_that_ends_the_driver_at_once_is_undone(
 
     asyncio.run(look())
     assert "rollback --json --version 7" in calls.read_text(), calls.read_text()
+
+
+# ------------------------------------------------------------ the record of a check
+@pytest.mark.parametrize(
+    ("views", "heals", "replaced"),
+    [([], False, True), (["songs"], False, False), (["plays"], True, True)],
+    ids=["all", "others", "what differed"],
+)
+def test_a_green_check_replaces_a_red_one_that_it_healed_alone(
+    views: list[str], heals: bool, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    red = job_record({"mismatches": 1}, ok=False, at_us=1_000)
+    healing = Healing().red(Job(900, "a"), {"plays": 5}, 6, [], began_us=0)
+    if heals:
+        healing = healing.green(Job(2_000, "b"), {"plays"}, 7, began_us=1_500)
+    monkeypatch.setattr(record, "read_part", lambda *_: (healing.text(),))
+    stored = StoreStatus(1, parts={"job:check": red})
+    monkeypatch.setattr(record, "read_status", lambda *_: stored)
+    assert CheckJob(task_id="check").replaces(Settings.load(), {"views": views}) is replaced
+
+
+def test_a_green_check_of_some_views_replaces_no_green_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    green = StoreStatus(1, parts={"job:check": job_record({}, ok=True, at_us=1)})
+    monkeypatch.setattr(record, "read_status", lambda *_: green)
+    assert not CheckJob(task_id="check").replaces(Settings.load(), {"views": ["songs"]})

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from slicewise.stores.online.redis.status import StoreStatus
+from slicewise.stores.online.redis.status import DEPLOYED, StoreStatus
 
 WELL_US = 120_000_000
 """A deployment is good once all drivers have been well under it for so long, and events were
@@ -32,7 +31,7 @@ class Deployed(NamedTuple):
     def of(status: StoreStatus) -> Deployed | None:
         """The deployment of a status; none where nothing is deployed."""
         try:
-            at = status.parts.get("deployed", "")
+            at = status.parts.get(DEPLOYED, "")
             return Deployed(
                 int(status.metadata["epoch"]),
                 status.metadata["units"].decode(),

@@ -247,7 +247,7 @@ def test_an_address_of_numbers_and_colons_stands_in_brackets() -> None:
     assert Namespaces.of(settings).store == "redis://[::1]:6400", Namespaces.of(settings).store
 
 
-def test_each_job_says_what_it_reads_and_wrote() -> None:
-    assert steps_of("expect", manifest(), NAMESPACES), (
-        "check_expectations reads log.*, writes ops.checks"
-    )
+def test_expectations_read_archives_and_write_results() -> None:
+    (step,) = steps_of("expect", manifest(), NAMESPACES)
+    assert {one.name.partition(".")[0] for one in step.inputs} == {"log"}
+    assert [one.name for one in step.outputs] == ["ops.checks"]

@@ -147,7 +147,9 @@ def test_what_was_found_to_differ_stands_where_another_view_cannot_be_compared(
     assert "view second: not checked, MemoryError: no heap is left" in outcome.notes
     gate = judge(outcome)
     assert not gate.green
-    assert judged(summary(outcome, gate), "").result == "red"
+    report = summary(outcome, gate)
+    assert judged(report, "").result == "red"
+    assert set(report["concerned"]) == {"first"}, "a view whose sums are off is marked too"
 
 
 def test_a_difference_stands_where_the_search_for_its_cause_fails(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
+from slicewise.errors import UnknownName
 from slicewise.lifecycle.findings import findings
 from slicewise.lifecycle.health.judge import Limits
-from slicewise.lifecycle.health.overview import health_of, job_record, overview
+from slicewise.lifecycle.health.overview import health_of, job_record, overview, require_view
 from slicewise.stores.online.redis.status import StoreStatus
 from slicewise.windows.durations import HOUR_US
 
@@ -158,3 +161,14 @@ def test_a_store_that_lost_what_it_had_applied_is_not_well_until_it_has_it_again
     assert "27 events to go" in reason
     again = {**lost, "g:aa:0": b"30", "g:aa:1": b"7"}
     assert health_of(StoreStatus(NOW, again, MANIFEST, status.parts), Limits()).well
+
+
+def test_a_view_that_is_not_deployed_is_refused_and_none_is_all_of_them() -> None:
+    status = stored()
+    unit = status.units[0]
+    for name in (None, "", unit["view"], unit["storage_fingerprint"]):
+        require_view(status, name)
+    with pytest.raises(UnknownName) as refused:
+        require_view(status, f"{unit['view']}s")
+    assert str(unit["view"]) in str(refused.value.expected)
+    assert refused.value.lasting, "no other try knows it"

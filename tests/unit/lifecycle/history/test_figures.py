@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from slicewise.lifecycle.health.alerts import Alert
-from slicewise.lifecycle.history import drift
 from slicewise.lifecycle.history.buckets import Steps
 from slicewise.lifecycle.history.picture import Picture, number
 from slicewise.lifecycle.history.pictures import Past, pictures
@@ -112,8 +111,3 @@ def test_a_line_that_is_torn_hides_no_other(tmp_path: Any) -> None:
         out.write(b'{"kind": "minute", "at_')
     history.keep(settings, {"kind": "incident", "at_us": at_us + 1})
     assert [one["kind"] for one in history.read(settings, 0)] == ["minute", "incident"]
-
-
-def test_reference_name() -> None:
-    runs = [(NOW_US - 30 * HOUR_US, {"1": 3}), (NOW_US, {"1": 3})]
-    assert drift.change(runs) is not None
