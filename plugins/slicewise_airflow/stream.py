@@ -122,10 +122,12 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
                 watch = watch.after(health, time.time_ns() // 1_000)
                 next_s = time.monotonic() + self.every_s
                 supervisor.tend(watch.recovered)
-            if watch.over or time.time() >= self.deadline_s:
+            now_us, until_us = time.time_ns() // 1_000, int(self.deadline_s * 1e6)
+            if watch.ends(health, now_us, until_us, ill=bool(supervisor.ill)):
                 return _outcome(watch, health, supervisor.ill, looks)
-            left = max(0.0, self.deadline_s - time.time())
-            await asyncio.sleep(min(self.every_s, DRIVERS_EVERY_S, left))
+            left_s = max(0, until_us - now_us) / 1e6
+            pause_s = min(self.every_s, DRIVERS_EVERY_S)
+            await asyncio.sleep(min(pause_s, left_s) if left_s else pause_s)
         return {"outcome": "awaited", "reasons": [], "looks": looks}
 
     async def _await_another(self) -> None:
@@ -181,11 +183,11 @@ def look(limits: Limits, supervised: Collection[Part] = ()) -> Look:
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Succeeds after `for_s` seconds of a stream that is well, and starts drivers of this machine
     that are lost meanwhile. Fails as soon as the stream is lost in a way that a start does not
-    mend, and where a driver is still lost at the end. A run that somebody triggers or clears does
-    not wait for the hour to be over: the watch ends for it. Where its real-time lane alone is lost,
-    or answers are late, it pages and succeeds at once: answers are right, and the next run ensures
-    all again. Where a deployment wants a driver that nobody has started yet it succeeds at once
-    too: the next run starts it."""
+    mend. Where a driver is lost or starts at the end it goes on until that is over, and fails after
+    two minutes more. A run that somebody triggers or clears does not wait for the hour to be over:
+    the watch ends for it. Where its real-time lane alone is lost, or answers are late, it pages and
+    succeeds at once: answers are right, and the next run ensures all again. Where a deployment
+    wants a driver that nobody has started yet it succeeds at once too: the next run starts it."""
 
     def __init__(
         self,

@@ -185,6 +185,7 @@ def test_a_store_that_answers_and_lost_events_gives_no_driver_its_time_anew(
     monkeypatch.setattr(watching, "look", lambda *_: (health, Deployed(1, "d"), ()))
     times: list[int] = []
     monkeypatch.setattr(Supervisor, "server_was_away", lambda _: times.append(1))
+    monkeypatch.setattr("slicewise.lifecycle.health.watch.SETTLE_US", 0)
     trigger = StreamHealthTrigger(time.time() + 0.4, time.time() + 60, 0.05, 400, 30.0)
 
     async def fired() -> Any:

@@ -325,6 +325,7 @@ def test_a_driver_that_was_stopped_on_purpose_is_left_alone(
 def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_words_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("slicewise.lifecycle.health.watch.SETTLE_US", 200_000)
     program(tmp_path)
     now = 1_700_000_000_000_000
     silent = json.dumps({"state": "running", "heartbeat_us": now - 600_000_000, "lag": 0})
@@ -345,6 +346,30 @@ def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_words_why(
     assert event["parts"] == {"stream": ["its process is gone"]}, "its old words are told of nobody"
     with pytest.raises(StreamNotWell, match="its process is gone"):
         task.done({}, event)
+
+
+@pytest.mark.parametrize("spoke_s", [None, 0.8], ids=["silent", "speaks"])
+def test_a_watch_whose_time_is_up_while_a_driver_starts_waits_for_its_first_word(
+    spoke_s: float | None, state: StateFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.pid_file("stream").unlink()  # it runs elsewhere
+    monkeypatch.setattr("slicewise.lifecycle.health.watch.SETTLE_US", 1_500_000)
+    begun_s = time.time()
+
+    def look(*_: object) -> watching.Look:
+        speaks = spoke_s is not None and time.time() - begun_s > spoke_s
+        return Health((), starting=() if speaks else ("plays: started just now",)), None, ()
+
+    monkeypatch.setattr(watching, "look", look)
+    trigger = StreamHealthTrigger(begun_s + 0.2, begun_s + 0.2, 0.05, 4, 30.0)
+
+    async def fired() -> Any:
+        return await anext(trigger.run())
+
+    payload = asyncio.run(fired()).payload
+    took_s = time.time() - begun_s
+    assert payload["outcome"] == ("lost" if spoke_s is None else "well")
+    assert took_s >= (1.7 if spoke_s is None else spoke_s)
 
 
 def test_a_driver_of_another_container_is_started_by_a_task_there_and_the_watch_goes_on(
@@ -381,6 +406,7 @@ def test_a_watch_ends_for_a_run_that_somebody_asked_for(
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path))
     monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setattr(watching, "RUNS_EVERY_S", 0.01)
+    monkeypatch.setattr("slicewise.lifecycle.health.watch.SETTLE_US", 0)  # no store answers
     seen: list[tuple[str, str]] = []
 
     def is_awaited(dag: str, run: str) -> bool:

@@ -582,7 +582,7 @@ def test_a_run_that_somebody_triggers_or_clears_does_not_wait_for_the_watch(
     runs = [platform.api.trigger("ingest_stream", conf={"watch_s": 3}) for _ in range(2)]
     for run in runs:
         over = platform.api.wait(run, timeout_s=PATIENCE_S)
-        assert over.well, f"{run.run_id} is {over.state}"
+        assert over.well, platform.api.log(run, "watch")[-6000:]
     assert stream.stream_status(platform.settings).pid == before, "the driver went on meanwhile"
 
 

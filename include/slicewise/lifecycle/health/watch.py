@@ -11,6 +11,9 @@ from typing import Literal, get_args
 
 from slicewise.lifecycle.health.judge import AGING, Health, Part
 
+SETTLE_US = 120_000_000
+"""Longest that a watch whose time is up goes on while a driver may still become well."""
+
 
 @dataclass(frozen=True)
 class Watch:
@@ -86,6 +89,15 @@ class Watch:
     def over(self) -> bool:
         """Tells whether there is nothing to wait for."""
         return self.stopped or self.lost or self.aging or self.wanting
+
+    def ends(self, health: Health, now_us: int, until_us: int, *, ill: bool) -> bool:
+        """Tells whether the watch ends with this look. Where its time is up, and the stream is
+        neither well nor lost, as while a driver starts, it goes on for two minutes at most.
+
+        until_us: when its time is up. ill: a driver is lost, and is being started again.
+        """
+        settled = health.well and not ill
+        return self.over or now_us >= until_us + (0 if settled else SETTLE_US)
 
     @property
     def outcome(self) -> Literal["stopped", "lost", "aging", "wanting", "well"]:

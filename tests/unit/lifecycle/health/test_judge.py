@@ -148,5 +148,28 @@ def test_a_driver_that_was_seen_well_has_no_grace_left() -> None:
     assert watch.lost
 
 
+STARTING = Health((), starting=("flights: its driver was started 3 s ago",))
+
+
+@pytest.mark.parametrize(
+    ("health", "ill", "ends_s"),
+    [(WELL, False, 0), (STOPPED, False, 0), (WELL, True, 120), (STARTING, False, 120)],
+    ids=["well", "stopped", "lost", "starting"],
+)
+def test_a_watch_whose_time_is_up_waits_two_minutes_for_a_driver_that_starts(
+    health: Health, ill: bool, ends_s: int
+) -> None:
+    watch, until_us = looks(Watch(3), health), NOW + 60 * SECOND
+    ends_us = until_us + ends_s * SECOND
+    assert watch.stopped or not watch.ends(health, ends_us - 1, until_us, ill=ill)
+    assert watch.ends(health, ends_us, until_us, ill=ill)
+
+
+def test_a_watch_whose_time_is_up_ends_as_soon_as_the_stream_is_lost() -> None:
+    watch, until_us = looks(Watch(2), ILL), NOW - 1
+    assert not watch.ends(ILL, NOW, until_us, ill=False), "one look says nothing"
+    assert looks(watch, ILL).ends(ILL, NOW, until_us, ill=False)
+
+
 def test_a_watch_that_never_saw_the_stream_well_ends_lost() -> None:
     assert looks(Watch(3, grace_until_us=NOW + 60 * SECOND), ILL).outcome == "lost"
