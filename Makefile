@@ -39,13 +39,14 @@ AIRFLOW_STAMP  := .venvs/airflow/.made-$(call key,requirements.txt)
 JVM            := include/slicewise/jvm
 SPARK_JARS     := .jars/spark/.made-$(call key,$(JVM)/pom.xml)
 KAFKA_JARS     := .jars/kafka/.made-$(call key,$(JVM)/pom.xml)
+KAFKA_CLASSES  := .jars/.made-kafka-classes-$(call key,$(JVM)/pom.xml)
 READER_SOURCES := $(sort $(wildcard $(JVM)/src/main/java/io/slicewise/*/*.java))
 READER_JAR     := .jars/spark/.made-reader-$(call key,$(READER_SOURCES))
 OURS           := $(wildcard include dags plugins)
 OURS_COMPILED  := .venvs/.compiled-$(call key,$(sort $(shell find $(OURS) -name '*.py' 2>/dev/null)))
 OLDEST_STAMP   := .venvs/airflow-oldest/.made-$(call key,requirements/airflow.in requirements/airflow-oldest.in)
 FEAST_STAMP    := .venvs/feast/.made-$(call key,requirements/feast.txt)
-STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS) $(READER_JAR) $(OURS_COMPILED)
+STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS) $(KAFKA_CLASSES) $(READER_JAR) $(OURS_COMPILED)
 LOCKED := $(shell command -v flock >/dev/null && echo "flock .venvs/.setup.lock")
 
 # ---------------------------------------------------------------- people
@@ -384,6 +385,12 @@ $(SPARK_JARS):
 
 $(KAFKA_JARS):
 	$(call jars,kafka,broker)
+
+# The test of a broker's classes says what they save.
+$(KAFKA_CLASSES): $(KAFKA_JARS) $(PLATFORM_STAMP)
+	@rm -f .jars/.made-kafka-classes-*
+	@$(PY) requirements/broker_classes.py
+	@touch $@
 
 # Compiled as $(JVM)/pom.xml does (docs/adr/0080 says why not by it), against what pyspark carries, in a folder that no
 # other make has, and moved into place whole: a JVM may have the old one open.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from slicewise.errors import ServerError, SettingsError
-from slicewise.local.servers import control, process, services, supervisor
+from slicewise.local.servers import control, kafka, process, services, supervisor
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 from tests.support.platform.servers import KafkaBroker, RedisServer, listening
@@ -123,6 +124,52 @@ def test_a_killed_broker_keeps_what_it_acknowledged(own_kafka: KafkaBroker) -> N
     )
     assert consumer.get_watermark_offsets(TopicPartition("kept", 0), timeout=30) == (0, 1000)
     consumer.close()
+
+
+def test_a_broker_maps_the_archive_of_its_classes(own_kafka: KafkaBroker) -> None:
+    assert own_kafka.birth is not None
+    archive = kafka.archive_of(own_kafka.settings)
+    assert str(archive) in Path(f"/proc/{own_kafka.birth.pid}/maps").read_text()
+
+
+def test_a_broker_whose_jars_are_others_than_the_archives_starts_without_it(
+    tmp_path: Path, own_kafka: KafkaBroker
+) -> None:
+    own_kafka.stop()
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    for jar in own_kafka.settings.kafka_jars.glob("*.jar"):
+        (jars / jar.name).write_bytes(jar.read_bytes())  # written later
+    settings = replace(own_kafka.settings, kafka_jars=jars)
+    kafka.archive_of(settings).symlink_to(kafka.archive_of(own_kafka.settings))
+    controller_port = own_kafka.state.ports()["kafka_controller"]
+    own_kafka.service = kafka.service(settings, own_kafka.state, own_kafka.port, controller_port)
+    own_kafka.start()
+    assert own_kafka.birth is not None
+    maps = Path(f"/proc/{own_kafka.birth.pid}/maps").read_text()
+    assert ".jsa" not in maps.replace("classes.jsa", "").replace("classes_nocoops.jsa", "")
+
+
+@pytest.mark.parametrize(
+    "java", ["exit 1", 'case "$*" in *StorageTool*) exit 0; esac; exec sleep 60']
+)
+def test_a_java_that_makes_no_archive_leaves_none_and_says_so(
+    java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "kafka_2.13.jar").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").write_text(f"#!/bin/sh\n{java}\n")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(kafka, "LIVE_S", 1.0)
+    (tmp_path / "jars.jsa").touch()
+    settings = replace(
+        Settings.load({"SLICEWISE_STATE": str(tmp_path / "state")}), kafka_jars=tmp_path / "jars"
+    )
+    with pytest.raises(ServerError):
+        kafka.make_archive(settings)
+    assert not list(tmp_path.glob("jars.*")), "the old one may not fit"
 
 
 def test_up_twice_changes_nothing_and_down_leaves_no_process(state: StateFolder) -> None:
