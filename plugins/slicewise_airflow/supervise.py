@@ -16,7 +16,7 @@ from slicewise.features import own
 from slicewise.lifecycle import absence, lagging, restarts, supervision
 from slicewise.lifecycle import deployed as deployments
 from slicewise.lifecycle.deployed import Deployed, DriverState
-from slicewise.lifecycle.findings import DAGS, EVERY_S
+from slicewise.lifecycle.findings import ALLOWED_S, DAGS, EVERY_S
 from slicewise.lifecycle.health.alerts import Missed, fresh_cause, overdue_cause
 from slicewise.lifecycle.health.deadlines import Deadlines
 from slicewise.lifecycle.health.judge import Part
@@ -51,6 +51,8 @@ DEADLINE_LOOKS = 6
 """Looks at the store for which a deadline is missed before its owner is told: half a minute."""
 TENDED_EVERY_S = 60.0
 """Seconds between two looks at open incidents."""
+WATCHED_EVERY_S = 60.0
+"""Seconds between two writings of since when somebody watches."""
 
 
 @dataclass
@@ -76,6 +78,8 @@ class Supervisor:
         self._broker_next_s = 0.0
         self._tended_next_s = 0.0
         self._deadlines = Deadlines(DEADLINE_LOOKS)
+        self._watched = drivers.kept_watched(self._state)
+        self._watched_next_s = 0.0
         self._well: frozenset[str] = frozenset()
         self._notices: set[asyncio.Task[None]] = set()
         self._tending: asyncio.Task[None] | None = None
@@ -186,13 +190,17 @@ class Supervisor:
     async def look_at_deadlines(self, missed: Sequence[Missed] | None) -> None:
         """Tells of deadlines that were missed look after look, and that no other incident explains.
         missed: by the store's status; None where it does not answer."""
+        await self._look_at_watched()
         if missed is None or self._away:
             return
         agreed = {fresh_cause(name) for name in self.settings.freshness_deadlines}
         # of answers that a lost driver brings nothing is known
         judged = set() if self.ill.keys() & {PARTS[MICROBATCH], PARTS["tail"]} else agreed
-        watched = judged | {overdue_cause(DAGS[job]) for job in EVERY_S}
+        overdue = {overdue_cause(DAGS[job]) for job in EVERY_S}
+        watched = judged | overdue
         by_cause = {one.cause: one for one in missed}
+        if self._watched.gives_time(time.time_ns() // 1_000, int(ALLOWED_S * 1e6)):
+            by_cause = {cause: one for cause, one in by_cause.items() if cause not in overdue}
         self._deadlines = self._deadlines.after(by_cause, watched)
         for cause in sorted(self._deadlines.due):
             if await asyncio.to_thread(explained, cause, AFTERMATH_S):
@@ -200,6 +208,14 @@ class Supervisor:
             self._deadlines = self._deadlines.notifying([cause])
             page = page_freshness if cause in agreed else page_overdue
             self._notify(page, by_cause[cause])
+
+    async def _look_at_watched(self) -> None:
+        before, now_us = self._watched, time.time_ns() // 1_000
+        self._watched = before.after(now_us)
+        if self._watched.since_us == before.since_us and time.monotonic() < self._watched_next_s:
+            return
+        self._watched_next_s = time.monotonic() + WATCHED_EVERY_S
+        await self._written(drivers.keep_watched, self._watched)
 
     async def look_at_deployment(self, deployed: Deployed | None) -> None:
         """Undoes a deployment under which a driver cannot live, where one is known to be good.

@@ -20,6 +20,7 @@ from slicewise_airflow.supervise import Supervisor
 from slicewise.lifecycle import absence, incidents, lagging
 from slicewise.lifecycle.deployed import Deployed, Deployments
 from slicewise.lifecycle.health.alerts import Alert, Missed
+from slicewise.lifecycle.health.deadlines import Watched
 from slicewise.lifecycle.health.judge import Health
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.lifecycle.supervision import Supervised
@@ -28,7 +29,9 @@ from slicewise.local.servers import drivers, process
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 from slicewise.stores.online.redis.status import StoreStatus
+from slicewise.windows.durations import HOUR_US
 
+NOW_US = time.time_ns() // 1_000
 GONE = json.dumps({"pid": 2**22 + 1, "born": "another boot"})
 NAMED = {"dag": "ingest_stream", "task": "watch", "run": "r", "url": "http://airflow/runs/r"}
 
@@ -287,6 +290,25 @@ def test_a_deadline_that_is_missed_is_told_to_its_owner_once_and_over_once(
         "fresh.per_card",
         "overdue.compact_slices",
     ]
+
+
+@pytest.mark.parametrize(
+    ("watched", "paged"),
+    [
+        (Watched(0, NOW_US - 9 * HOUR_US), []),
+        (Watched(0, NOW_US - 60_000_000), ["deadline_missed"]),
+        (Watched(NOW_US - 2 * HOUR_US, NOW_US - 60_000_000), ["deadline_missed"]),
+        (Watched(NOW_US - HOUR_US // 2, NOW_US - 60_000_000), []),
+    ],
+    ids=["a night off", "no gap", "off two hours ago", "off half an hour ago"],
+)
+def test_a_job_that_was_due_while_the_platform_was_off_has_an_hour_from_then(
+    watched: Watched, paged: list[str], agreed: StateFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    drivers.keep_watched(agreed, watched)
+    for _ in range(2):  # the next watch knows it too
+        deadlines_looked(*[[OVERDUE]] * (supervise.DEADLINE_LOOKS + 1))
+    assert [line.split()[0] for line in caplog.messages if "paged=True" in line] == paged
 
 
 @pytest.mark.parametrize(
