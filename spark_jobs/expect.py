@@ -1,12 +1,13 @@
 """Judges an hour of the archive, and features' values at its end, by the expectations of what is
 deployed.
 
-    python spark_jobs/expect.py [--hour 2026-11-21T08] --docs DIR [--only NAME …] [--json]
+    python spark_jobs/expect.py [--hour 2026-11-21T08] [--since-judged] --docs DIR [--only NAME …]
 
 Great Expectations judges in Spark, where the rows lie. Results are rows of ops.checks, and data
 docs below --docs. Exit code 0: nothing critical is unmet; 2: something critical is; 1: not all of
 it could be judged, and "why" in the report says what kept it from that. The last line of standard
-output is the report, with --json on one line.
+output is the report, with --json on one line. Of several hours it is the newest's, with the figures
+of all.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from slicewise import log
+from slicewise.checks.expectations.outcome import combined
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
-from slicewise.lifecycle.jobs import hour_number, hour_of, last_finished_hour
+from slicewise.lifecycle.jobs import hour_number, hour_of, hour_text, last_finished_hour
 from slicewise.settings import Settings
 from slicewise.spark.lake.job import session_of
 
@@ -48,6 +50,11 @@ MET, FAILED, CRITICAL = 0, 1, 2
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--hour", help="as 2026-11-21T08, in UTC; by default the last that ended")
+    parser.add_argument(
+        "--since-judged",
+        action="store_true",
+        help="with the hours of the day before that follow the last one that was judged",
+    )
     parser.add_argument("--docs", type=Path, help="folder of the data docs")
     parser.add_argument("--only", nargs="*", default=[], help="sources and views; by default all")
     parser.add_argument("--sample", type=int, default=2000, help="entities per view")
@@ -58,7 +65,11 @@ def main() -> int:
     try:
         hour = hour_of(given.hour) if given.hour else last_finished_hour(datetime.now(UTC))
         with session_of(settings, "expect", _IMPORTS) as session:
-            report = _judged(given, settings, clock, session, hour)
+            reports = [
+                _judged(given, settings, clock, session, one)
+                for one in _hours(given.since_judged, settings, hour)
+            ]
+        report = combined(reports) if len(reports) > 1 else reports[0]
     except Exception as error:  # noqa: BLE001
         what = (
             error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
@@ -72,6 +83,18 @@ def main() -> int:
     if report["critical"]:
         return CRITICAL
     return FAILED if report["outcome"] == "not_made" else MET
+
+
+def _hours(since_judged: bool, settings: Settings, hour: str) -> list[str]:
+    """The hours to judge, oldest first."""
+    if not since_judged:
+        return [hour]
+    from slicewise.checks.expectations.hours import judged_before, unjudged
+    from slicewise.stores.lake.catalog import open_catalog
+
+    number = hour_number(hour)
+    judged = judged_before(open_catalog(settings), number)
+    return [hour_text(one) for one in unjudged(judged, number)]
 
 
 def _judged(

@@ -257,10 +257,12 @@ def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
 
 def page_expectations(context: Mapping[str, Any], report: Mapping[str, object]) -> None:
     """Tells of each suite what is not met, by its worst severity: critical and warning are an
-    incident of that suite's, info is kept in its results alone. What is met again is over."""
-    over: list[str] = []
+    incident of that suite's, info is kept in its results alone. What is met again is over, of
+    several hours in the newest."""
+    over = set[str]()
     for suite in suites_of(report):
         cause = f"expectations.{suite.name}"
+        over.discard(cause)
         if suite.worst in ("critical", "warning"):
             matter: Matter = (
                 "expectations_critical" if suite.worst == "critical" else "expectations_warning"
@@ -268,7 +270,7 @@ def page_expectations(context: Mapping[str, Any], report: Mapping[str, object]) 
             owner = _owner_of(suite.of)
             _page_of(context["task_instance"], matter, suite.reasons, cause, owner)
         elif suite.made:
-            over.append(cause)
+            over.add(cause)
     settle_causes(over)
 
 

@@ -92,6 +92,17 @@ def test_each_severity_has_its_own_end(program: Any) -> None:  # noqa: F811
     }
 
 
+@pytest.mark.parametrize("is_met", [True, False], ids=["over", "open"])
+def test_of_several_hours_the_newest_says_whether_an_incident_is_over(
+    is_met: bool,
+    program: Any,  # noqa: F811
+) -> None:
+    unmet, met = suite("events.orders", "critical"), suite("events.orders")
+    older, newer = (unmet, met) if is_met else (met, unmet)
+    judge(program, report(older | {"hour": "2026-11-21T07"}, newer), 2)
+    assert incidents() == {"expectations.events.orders": ("critical", not is_met)}
+
+
 def test_what_could_not_be_judged_is_told_and_settles_nothing(program: Any) -> None:  # noqa: F811
     judge(program, report(suite("events.orders", "warning")), 0)
     given = report(suite("events.orders", result="not_made"), why="events.orders: no table")

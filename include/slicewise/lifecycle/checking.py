@@ -57,14 +57,17 @@ class Suite:
 
 
 def suites_of(report: Report) -> tuple[Suite, ...]:
-    """The suites of a report of expectations."""
+    """The suites of a report of expectations; of several hours those of the oldest first."""
     listed = report.get("suites")
     return tuple(
         Suite(
             str(suite.get("suite")),
             str(suite.get("of")),
             str(suite.get("worst") or ""),
-            tuple(_unmet(one, str(report.get("hour"))) for one in suite.get("unmet") or ()),
+            tuple(
+                _unmet(one, str(suite.get("hour") or report.get("hour")))
+                for one in suite.get("unmet") or ()
+            ),
             suite.get("result") != "not_made",
         )
         for suite in (listed if isinstance(listed, list) else ())

@@ -148,16 +148,18 @@ def check_arguments(run: Run, report_dir: str) -> tuple[str, ...]:
 
 
 def expect_arguments(run: Run, docs_dir: str) -> tuple[str, ...]:
-    """Arguments of spark_jobs/expect.py; its data docs go below docs_dir. The hour: the param's,
-    else the partition's, else the one that ended last."""
+    """Arguments of spark_jobs/expect.py; its data docs go below docs_dir. The hour: the param's
+    alone, else the partition's, or the one that ended last, with those that nobody has judged since
+    another was."""
+    since: tuple[str, ...] = ("--since-judged",)
     if given := str(run.params.get("hour") or "").strip():
-        hour = hour_of(given, "param hour")
+        hour, since = hour_of(given, "param hour"), ()
     elif run.partition_key:
         hour = hour_of(run.partition_key)
     else:
         hour = last_finished_hour(run.run_after)
     sample = _positive("sample", run.params.get("sample", 2000))
-    return ("--hour", hour, "--sample", str(sample), "--docs", docs_dir, "--json")
+    return ("--hour", hour, *since, "--sample", str(sample), "--docs", docs_dir, "--json")
 
 
 def restart_arguments(run: Run) -> tuple[str, ...]:

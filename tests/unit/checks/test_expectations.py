@@ -12,7 +12,15 @@ import pytest
 
 import slicewise as sw
 from slicewise import cli
-from slicewise.checks.expectations.outcome import Judged, RunOutcome, SuiteOutcome, rows_of, summary
+from slicewise.checks.expectations.hours import MOST, unjudged
+from slicewise.checks.expectations.outcome import (
+    Judged,
+    RunOutcome,
+    SuiteOutcome,
+    combined,
+    rows_of,
+    summary,
+)
 from slicewise.checks.expectations.reference import (
     FEWEST,
     HOLDOUT,
@@ -33,6 +41,7 @@ from slicewise.checks.expectations.suites import (
 )
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
+from slicewise.lifecycle.checking import suites_of
 
 
 def made(events: list[Any] | None = None, values: list[Any] | None = None) -> dict[str, Suite]:
@@ -183,6 +192,45 @@ def test_the_worst_severity_of_what_is_not_met_is_a_suites(
 ) -> None:
     report = summary(outcome(*results, why=why), "2026-10-24T00")
     assert (report["outcome"], report["suites"][0]["worst"]) == (result, worst)
+
+
+@pytest.mark.parametrize(
+    ("judged", "hours"),
+    [
+        ([], [900]),
+        ([897, 895], [898, 899, 900]),
+        ([899], [900]),
+        ([900 - MOST], [900]),
+        ([900 - MOST + 1], list(range(900 - MOST + 2, 901))),
+        ([901, 900], [900]),
+    ],
+    ids=["nothing", "some", "all but it", "a day ago", "almost a day ago", "later ones"],
+)
+def test_the_hours_since_the_last_that_was_judged_are_judged_for_a_day(
+    judged: list[int], hours: list[int]
+) -> None:
+    assert list(unjudged(judged, 900)) == hours
+
+
+def test_a_report_of_several_hours_adds_up_and_holds_the_worst() -> None:
+    older = summary(outcome(("warning", False), ("critical", False)), "2026-10-24T00")
+    newer = summary(outcome(("warning", True), ("critical", True)), "2026-10-24T01")
+    unmade = summary(outcome(why="no table"), "2026-10-24T02")
+    report = combined([older, newer])
+    assert (report["hour"], report["hours"]) == (
+        "2026-10-24T01",
+        ["2026-10-24T00", "2026-10-24T01"],
+    )
+    assert (report["outcome"], report["critical"], report["warning"]) == ("unmet", 1, 1)
+    assert report["expectations"] == 4
+    reasons = [(suite.worst, suite.reasons[:1]) for suite in suites_of(report)]
+    assert reasons == [
+        ("critical", (f"{NOT_NULL}(c0) of 2026-10-24T00: seen",)),
+        ("", ()),
+    ]
+    report = combined([older, unmade])
+    assert (report["outcome"], report["critical"]) == ("not_made", 1)
+    assert report["why"] == "2026-10-24T02: events.orders: no table"
 
 
 def test_a_run_leaves_a_row_per_suite_and_per_expectation() -> None:

@@ -172,3 +172,20 @@ def test_an_hour_that_is_none_says_which_param() -> None:
     with pytest.raises(BadRequest) as error:
         expect_arguments(given, "/docs")
     assert error.value.where == "param hour"
+
+
+@pytest.mark.parametrize(
+    ("given", "hour", "with_others"),
+    [
+        (run(hour="2026-11-21T07:00"), "2026-11-21T07", False),
+        (run(key="2026-11-21T06:00:00"), "2026-11-21T06", True),
+        (run(key=None), "2026-11-21T08", True),
+    ],
+    ids=["asked for", "compacted", "by hand"],
+)
+def test_only_who_asks_for_an_hour_judges_it_alone(
+    given: Run, hour: str, with_others: bool
+) -> None:
+    arguments = expect_arguments(given, "/docs")
+    assert arguments[:2] == ("--hour", hour)
+    assert ("--since-judged" in arguments) is with_others

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ EXPECTATION, SUITE = "expectation", "suite"
 """Kinds of rows of `ops.checks`."""
 MET, UNMET, NOT_MADE = "met", "unmet", "not_made"
 MOST_LISTED = 50
+_COUNTED = ("expectations", "critical", "warning", "info", "took_ms")
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,22 @@ def summary(outcome: RunOutcome, hour: str) -> dict[str, Any]:
         "why": "; ".join(f"{s.suite.name}: {s.why}" for s in outcome.suites if s.why),
         "took_ms": (outcome.finished_us - outcome.started_us) // 1_000,
         "notes": list(outcome.notes),
-        "suites": [_suite(suite) for suite in outcome.suites],
+        "suites": [{"hour": hour, **_suite(suite)} for suite in outcome.suites],
+    }
+
+
+def combined(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One report of several hours, oldest first: that of the newest, with the figures of all added
+    up, the worst outcome, and the suites of all."""
+    outcomes = {one["outcome"] for one in reports}
+    return {
+        **reports[-1],
+        "hours": [one["hour"] for one in reports],
+        "outcome": next((r for r in (NOT_MADE, UNMET) if r in outcomes), MET),
+        **{name: sum(one[name] for one in reports) for name in _COUNTED},
+        "why": "; ".join(f"{one['hour']}: {one['why']}" for one in reports if one["why"]),
+        "notes": [f"{one['hour']}: {note}" for one in reports for note in one["notes"]],
+        "suites": [suite for one in reports for suite in one["suites"]],
     }
 
 

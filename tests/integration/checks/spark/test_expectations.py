@@ -238,6 +238,10 @@ def test_the_job_judges_what_is_deployed_and_leaves_rows_and_pages(
         settings, clock, spark, "2026-02-01T00",
     )  # fmt: skip
     assert nothing["critical"] == 0, "an hour without events breaks nothing that is critical"
+    since = expect._hours(True, settings, "2026-01-02T09")
+    assert since == ["2026-01-02T07", "2026-01-02T08", "2026-01-02T09"]
+    assert expect._hours(False, settings, "2026-01-02T09") == since[-1:]
+    assert expect._hours(True, settings, "2026-03-01T00") == ["2026-03-01T00"]
 
 
 def test_the_names_that_definitions_are_checked_by_are_great_expectations_own() -> None:

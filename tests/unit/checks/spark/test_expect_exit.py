@@ -66,3 +66,24 @@ def test_an_hour_that_is_none_is_refused_before_spark_starts(
     code, report = ended(monkeypatch, capsys, "--hour", "yesterday")
     assert code == 1
     assert "'yesterday' is no hour" in report["why"]
+
+
+def test_hours_that_nobody_judged_are_judged_oldest_first_and_told_as_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hours = ["2026-11-21T07", "2026-11-21T08"]
+    monkeypatch.setattr(expect, "_hours", lambda *_: hours)
+    counts = {"expectations": 2, "warning": 0, "info": 0, "took_ms": 5}
+
+    def judged(*words: object) -> dict[str, Any]:
+        critical = int(words[-1] == hours[0])
+        outcome = "unmet" if critical else "met"
+        return {"hour": words[-1], "outcome": outcome, "critical": critical, "why": ""} | {
+            "notes": [],
+            "suites": [],
+            **counts,
+        }
+
+    monkeypatch.setattr(expect, "_judged", judged)
+    code, report = ended(monkeypatch, capsys, "--since-judged", "--hour", hours[1])
+    assert (code, report["critical"], report["hours"], report["expectations"]) == (2, 1, hours, 4)
