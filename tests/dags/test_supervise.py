@@ -18,9 +18,9 @@ from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNo
 from slicewise_airflow.supervise import Supervisor
 
 from slicewise.lifecycle import absence, incidents, lagging
+from slicewise.lifecycle.absence import Watched
 from slicewise.lifecycle.deployed import Deployed, Deployments
 from slicewise.lifecycle.health.alerts import Alert, Missed
-from slicewise.lifecycle.health.deadlines import Watched
 from slicewise.lifecycle.health.judge import Health
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.lifecycle.supervision import Supervised

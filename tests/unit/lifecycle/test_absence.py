@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicewise.lifecycle.absence import NOTICE_US, Absence, step
+from slicewise.lifecycle.absence import GAP_US, NOTICE_US, Absence, Watched, step
 from slicewise.lifecycle.supervision import Notice
 
 NOW, SECOND = 1_700_000_000_000_000, 1_000_000
@@ -41,3 +41,17 @@ def test_the_next_absence_is_another() -> None:
     assert at_once == ()
     _, later = step(kept, AWAY, NOW + 2 * SECOND + NOTICE_US)
     assert [notice.kind for notice in later] == ["down"]
+
+
+def test_a_job_has_its_time_anew_after_all_was_off_and_only_then() -> None:
+    watched = Watched().after(NOW).after(NOW + GAP_US)
+    assert watched.since_us == 0, "no gap is known"
+    assert not watched.gives_time(NOW + GAP_US, 3600 * SECOND)
+    back_us = NOW + 2 * GAP_US + 1
+    watched = watched.after(back_us).after(back_us + SECOND)
+    assert watched.since_us == back_us
+    assert watched.gives_time(back_us + 3600 * SECOND - 1, 3600 * SECOND)
+    assert not watched.gives_time(back_us + 3600 * SECOND, 3600 * SECOND)
+    assert not watched.gives_time(back_us - 1, 3600 * SECOND), (
+        "a clock that was set back gives none"
+    )

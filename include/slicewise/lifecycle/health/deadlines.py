@@ -14,9 +14,6 @@ from slicewise.lifecycle.health.alerts import Missed, fresh_cause
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.stores.online.model.status import Status
 
-GAP_US = 600_000_000
-"""Nobody watched between two looks that lie further apart: the platform was off."""
-
 
 def missed_freshness(
     sources: Mapping[str, str],
@@ -90,23 +87,3 @@ class Deadlines:
     def notifying(self, causes: Collection[str]) -> Deadlines:
         """The deadlines after somebody was notified of these."""
         return replace(self, notified=self.notified | frozenset(causes))
-
-
-@dataclass(frozen=True)
-class Watched:
-    """Time in which somebody watches without a gap, by the watcher's clock: a job that was due
-    while all was off has its time from then on."""
-
-    since_us: int = 0
-    """0 where no gap is known."""
-    last_us: int = 0
-    """Time of the last look."""
-
-    def after(self, now_us: int) -> Watched:
-        """The time after a look at now_us."""
-        gap = self.last_us > 0 and now_us - self.last_us > GAP_US
-        return Watched(now_us if gap else self.since_us, now_us)
-
-    def gives_time(self, now_us: int, allowed_us: int) -> bool:
-        """Tells whether a job that was due before still has some of the time allowed."""
-        return 0 <= now_us - self.since_us < allowed_us

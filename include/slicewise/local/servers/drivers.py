@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.lifecycle import deployed as deployments
 from slicewise.lifecycle import lagging, restarts, supervision
-from slicewise.lifecycle.absence import Absence
+from slicewise.lifecycle.absence import Absence, Watched
 from slicewise.lifecycle.deployed import Deployments
 from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.health.alerts import runbook_link
-from slicewise.lifecycle.health.deadlines import Watched
 from slicewise.lifecycle.health.overview import store_reasons
 from slicewise.lifecycle.lagging import Lag
 from slicewise.lifecycle.supervision import MICROBATCH, NAMED, DriverLook, Supervised

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slicewise.lifecycle.findings import findings, missed_jobs
-from slicewise.lifecycle.health.deadlines import GAP_US, Deadlines, Watched
+from slicewise.lifecycle.health.deadlines import Deadlines
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import job_record, late_of
 from slicewise.stores.online.redis.status import StoreStatus
@@ -105,15 +105,3 @@ def test_a_deadline_is_told_once_it_lasts_and_over_once_it_is_kept_as_long() -> 
     deadlines = deadlines.after([], watched)
     assert deadlines.over == watched
     assert not deadlines.notified
-
-
-def test_a_job_has_its_time_anew_after_all_was_off_and_only_then() -> None:
-    watched = Watched().after(NOW).after(NOW + GAP_US)
-    assert watched.since_us == 0, "no gap is known"
-    assert not watched.gives_time(NOW + GAP_US, 3600 * S)
-    back_us = NOW + 2 * GAP_US + 1
-    watched = watched.after(back_us).after(back_us + S)
-    assert watched.since_us == back_us
-    assert watched.gives_time(back_us + 3600 * S - 1, 3600 * S)
-    assert not watched.gives_time(back_us + 3600 * S, 3600 * S)
-    assert not watched.gives_time(back_us - 1, 3600 * S), "a clock that was set back gives none"
