@@ -28,13 +28,18 @@ def main() -> int:
     given = parser.parse_args()
 
     def work(context: Context) -> Report:
+        from slicewise.lifecycle.history.entries import ARCHIVE, of_job
+        from slicewise.local import history
         from slicewise.spark.lake.report import Report
 
-        report = Report("archive")
+        report = Report(ARCHIVE)
         for source in given.source or [
             declared.name for declared in context.deployment.declared.sources
         ]:
             report.add_archive(context.archive(source))
+        # no task of Airflow keeps its figures: who builds a training set starts it
+        entry = of_job(ARCHIVE, report.to_json(), ok=True, at_us=context.clock.now_us())
+        history.keep(context.settings, entry)
         return report
 
     return run_job("archive", work, imports=("slicewise.spark.lake.archive",), as_json=given.json)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from slicewise.lifecycle.history.entries import Entry, is_entry
 from slicewise.log import warning
@@ -65,6 +63,8 @@ def read(settings: Settings, since_us: int) -> tuple[Entry, ...]:
 
 
 def _since(root: Path, since_us: int) -> Iterator[Entry]:
+    import msgspec  # not in Spark's environment, where figures are kept and never read
+
     first = f"{_day(since_us):%Y-%m-%d}.jsonl"
     for file in sorted(root.glob("????-??-??.jsonl")):
         if file.name < first:
@@ -76,17 +76,17 @@ def _since(root: Path, since_us: int) -> Iterator[Entry]:
             continue
         for line in lines:
             try:
-                raw = _decoded(line)
+                raw = _decoded(line, msgspec.json.decode)
             except ValueError:
                 continue  # of a disk that was full
             if is_entry(raw) and raw["at_us"] >= since_us:
                 yield raw
 
 
-def _decoded(line: bytes) -> Any:
+def _decoded(line: bytes, decode: Callable[[bytes], Any]) -> Any:
     try:
-        return msgspec.json.decode(line)
-    except msgspec.DecodeError:
+        return decode(line)
+    except ValueError:
         return json.loads(line)  # a figure that is no number, which JSON proper has no word for
 
 

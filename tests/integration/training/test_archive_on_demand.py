@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from slicewise.errors import ServerError
+from slicewise.lifecycle.history.entries import ARCHIVE
+from slicewise.local import history
 from slicewise.stores.lake.archive import archive_state, load, records_by_hour
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.training.api import training_set
@@ -173,6 +175,9 @@ def test_two_at_once_archive_everything_once_and_both_answer(
         "with progress"
     )
     assert archived(platform)[1] == 4, "each event once"
+    kept = [one for one in history.read(platform.settings, 0) if one.get("job") == ARCHIVE]
+    events = [one["archived"]["plays"]["events"] for one in kept if one.get("archived")]
+    assert sum(events) == 4, "the reports count them"
     result = rows(outs[0])
     assert [row["user_id"] for row in result] == ["007", "7"], "texts, not numbers"
     assert [row["churned"] for row in result] == ["1", "0"]

@@ -26,12 +26,14 @@ LATENESS: Mapping[str, int] = {
 """Classes of how long after its hour was over an event came in Kafka -> the least of each."""
 MOST_NAMES = 200
 """Most views, sources or features of an entry: those first by name."""
+ARCHIVE = "archive"
+"""Name of the run that archives for a training set, and of one by hand."""
 _PLAIN = ("outcome", "run_id", "took_ms", "values", "mismatches", "mismatches_per_million")
 
 
 def of_job(job: str, report: Mapping[str, Any], *, ok: bool, at_us: int) -> Entry | None:
     """Entry of a job's run by its report; None for a command that is no job of the platform."""
-    if job not in JOBS or report.get("dry_run"):
+    if job not in (*JOBS, ARCHIVE) or report.get("dry_run"):
         return None
     entry: Entry = {"kind": "job", "at_us": at_us, "job": job, "ok": ok}
     entry |= {name: report[name] for name in _PLAIN if _is_plain(report.get(name))}

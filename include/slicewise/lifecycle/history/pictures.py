@@ -19,7 +19,7 @@ MEBIBYTE = 1 << 20
 MOST_DRIFTS = 12
 """Most features whose histograms are drawn: those that drifted most."""
 _WATCH = "The watch of ingest_stream writes them every minute: is that DAG on? slicewise status"
-_ARCHIVING = "compactions, backfills and checks"
+_ARCHIVING = "compactions, backfills, checks and training sets"
 _Points = dict[str, list[tuple[int, float | None]]]
 
 
