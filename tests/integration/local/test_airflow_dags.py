@@ -553,6 +553,7 @@ def test_a_store_that_is_away_is_one_page_for_all_that_fail_for_it(
     platform.settle("sweep_expired")
     supervisor.down(platform.settings, print, only=("redis",))
     _await_events(platform, receiver, "store", ["store_not_well"])
+    platform.api.unpause("sweep_expired")
     swept = platform.api.wait(platform.api.trigger("sweep_expired"), timeout_s=PATIENCE_S)
     assert not swept.well
     answer = httpx.get(
