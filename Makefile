@@ -39,7 +39,8 @@ AIRFLOW_STAMP  := .venvs/airflow/.made-$(call key,requirements.txt)
 JVM            := include/slicewise/jvm
 SPARK_JARS     := .jars/spark/.made-$(call key,$(JVM)/pom.xml)
 KAFKA_JARS     := .jars/kafka/.made-$(call key,$(JVM)/pom.xml)
-KAFKA_CLASSES  := .jars/.made-kafka-classes-$(call key,$(JVM)/pom.xml)
+JAVA           := $(shell command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" || echo java)
+KAFKA_CLASSES  := .jars/.made-kafka-classes-$(call key,$(JVM)/pom.xml include/slicewise/local/servers/kafka.py $(dir $(realpath $(JAVA)))../release)
 READER_SOURCES := $(sort $(wildcard $(JVM)/src/main/java/io/slicewise/*/*.java))
 READER_JAR     := .jars/spark/.made-reader-$(call key,$(READER_SOURCES))
 OURS           := $(wildcard include dags plugins)
@@ -386,8 +387,8 @@ $(SPARK_JARS):
 $(KAFKA_JARS):
 	$(call jars,kafka,broker)
 
-# The test of a broker's classes says what they save.
-$(KAFKA_CLASSES): $(KAFKA_JARS) $(PLATFORM_STAMP)
+# Java's `release` names its version: the archive of one is of no use to another (docs/adr/0118).
+$(KAFKA_CLASSES): $(KAFKA_JARS) | $(PLATFORM_STAMP)
 	@rm -f .jars/.made-kafka-classes-*
 	@$(PY) requirements/broker_classes.py
 	@touch $@

@@ -1,8 +1,8 @@
 """### Judge the events of an hour, and the values of features at its end
 
 After each compaction: Great Expectations judges the hour that was compacted, in Spark, where the
-archive lies. Of several hours it judges all that follow the last one that was judged, a day of them
-at most; an older one is judged by a run with the param `hour`. Of each source: its
+archive lies. With it those of the day before that have events, and that nobody has judged; another
+one is judged by a run with the param `hour`. Of each source: its
 columns, nulls, ranges and categories, the share of bad records, the lateness, and the volume beside
 the hours before. Of each view: nulls and ranges of its features, and the distance of their
 distributions from those of the same hour of the day before.

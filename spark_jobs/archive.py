@@ -33,13 +33,17 @@ def main() -> int:
         from slicewise.spark.lake.report import Report
 
         report = Report(ARCHIVE)
-        for source in given.source or [
+        sources = given.source or [
             declared.name for declared in context.deployment.declared.sources
-        ]:
-            report.add_archive(context.archive(source))
-        # no task of Airflow keeps its figures: who builds a training set starts it
-        entry = of_job(ARCHIVE, report.to_json(), ok=True, at_us=context.clock.now_us())
-        history.keep(context.settings, entry)
+        ]
+        try:
+            for source in sources:
+                report.add_archive(context.archive(source))
+        finally:
+            # no task of Airflow keeps its figures: who builds a training set starts it
+            ok = len(report.archived) == len(sources)
+            entry = of_job(ARCHIVE, report.to_json(), ok=ok, at_us=context.clock.now_us())
+            history.keep(context.settings, entry)
         return report
 
     return run_job("archive", work, imports=("slicewise.spark.lake.archive",), as_json=given.json)

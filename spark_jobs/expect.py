@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from slicewise import log
-from slicewise.checks.expectations.outcome import combined
+from slicewise.checks.expectations.outcome import combined, not_made
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle.jobs import hour_number, hour_of, hour_text, last_finished_hour
@@ -45,6 +46,8 @@ _IMPORTS = (
     "great_expectations",
 )
 MET, FAILED, CRITICAL = 0, 1, 2
+ENOUGH_S = 1800.0
+"""Seconds after which no other hour is begun: the task has 50 minutes."""
 
 
 def main() -> int:
@@ -53,7 +56,7 @@ def main() -> int:
     parser.add_argument(
         "--since-judged",
         action="store_true",
-        help="with the hours of the day before that follow the last one that was judged",
+        help="with the hours of the day before that nobody has judged yet",
     )
     parser.add_argument("--docs", type=Path, help="folder of the data docs")
     parser.add_argument("--only", nargs="*", default=[], help="sources and views; by default all")
@@ -62,22 +65,15 @@ def main() -> int:
     given = parser.parse_args()
     log.to_stderr()
     settings, clock = Settings.load(), SystemClock()
+    hour = given.hour or ""
     try:
         hour = hour_of(given.hour) if given.hour else last_finished_hour(datetime.now(UTC))
         with session_of(settings, "expect", _IMPORTS) as session:
-            reports = [
-                _judged(given, settings, clock, session, one)
-                for one in _hours(given.since_judged, settings, hour)
-            ]
+            hours = _hours(given.since_judged, settings, hour)
+            reports = _reports(given, settings, clock, session, hours)
         report = combined(reports) if len(reports) > 1 else reports[0]
     except Exception as error:  # noqa: BLE001
-        what = (
-            error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
-        )
-        log.warning("job_failed", job="expect", error=what)
-        if not isinstance(error, SlicewiseError):
-            traceback.print_exc()
-        report = {"job": "expect", "outcome": "not_made", "critical": 0, "why": what}
+        report = not_made(hour, _failed(error))
     sys.stdout.write(json.dumps(report, indent=None if given.json else 1) + "\n")
     sys.stdout.flush()
     if report["critical"]:
@@ -85,16 +81,52 @@ def main() -> int:
     return FAILED if report["outcome"] == "not_made" else MET
 
 
+def _failed(error: Exception) -> str:
+    """Words on what kept an hour from being judged, which stand in the log too."""
+    what = error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
+    log.warning("job_failed", job="expect", error=what)
+    if not isinstance(error, SlicewiseError):
+        traceback.print_exc()
+    return what
+
+
+def _reports(
+    given: argparse.Namespace,
+    settings: Settings,
+    clock: Clock,
+    session: SparkSession,
+    hours: Sequence[str],
+) -> list[dict[str, Any]]:
+    """The reports of the hours, up to one that cannot be judged: what was judged before it is told
+    all the same. Where they take long, the rest is the next run's."""
+    reports, begun = list[dict[str, Any]](), time.monotonic()
+    for hour in hours:
+        try:
+            reports.append(_judged(given, settings, clock, session, hour))
+        except Exception as error:  # noqa: BLE001
+            reports.append(not_made(hour, _failed(error)))
+            break
+        if time.monotonic() - begun > ENOUGH_S:
+            log.event("hours_left", judged=len(reports), of=len(hours))
+            break
+    return reports
+
+
 def _hours(since_judged: bool, settings: Settings, hour: str) -> list[str]:
     """The hours to judge, oldest first."""
     if not since_judged:
         return [hour]
-    from slicewise.checks.expectations.hours import judged_before, unjudged
+    from slicewise.checks.expectations.hours import archived_hours, judged_before, unjudged
     from slicewise.stores.lake.catalog import open_catalog
+    from slicewise.training.archiving.offline import deployed
 
-    number = hour_number(hour)
-    judged = judged_before(open_catalog(settings), number)
-    return [hour_text(one) for one in unjudged(judged, number)]
+    catalog, number = open_catalog(settings), hour_number(hour)
+
+    def with_events() -> set[int]:
+        return archived_hours(catalog, [source.name for source in deployed(settings).sources])
+
+    judged = judged_before(catalog, number)
+    return [hour_text(one) for one in unjudged(judged, with_events, number)]
 
 
 def _judged(

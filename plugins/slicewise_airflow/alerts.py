@@ -98,7 +98,8 @@ def page(context: Mapping[str, Any]) -> None:
     if isinstance(error, NotWell):
         page_parts(context, error.parts)
     elif isinstance(error, ExpectationsUnmet):
-        settle_causes([_name(instance)])  # it was judged
+        if not error.report.get("why"):
+            settle_causes([_name(instance)])  # all was judged
     elif isinstance(error, CheckRed):
         reasons = [message.removeprefix("the check is red: ")]
         owner, began_us = _owner_of_all(error.concerned), first_failure_us(context)

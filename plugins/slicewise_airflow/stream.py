@@ -183,11 +183,12 @@ def look(limits: Limits, supervised: Collection[Part] = ()) -> Look:
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Succeeds after `for_s` seconds of a stream that is well, and starts drivers of this machine
     that are lost meanwhile. Fails as soon as the stream is lost in a way that a start does not
-    mend. Where a driver is lost or starts at the end it goes on until that is over, and fails after
-    two minutes more. A run that somebody triggers or clears does not wait for the hour to be over:
-    the watch ends for it. Where its real-time lane alone is lost, or answers are late, it pages and
-    succeeds at once: answers are right, and the next run ensures all again. Where a deployment
-    wants a driver that nobody has started yet it succeeds at once too: the next run starts it."""
+    mend. Where a driver is lost or starts at the end it goes on until that is over, for two minutes
+    at most, and fails where one is lost still. A run that somebody triggers or clears does not wait
+    for the hour to be over: the watch ends for it. Where its real-time lane alone is lost, or
+    answers are late, it pages and succeeds at once: answers are right, and the next run ensures all
+    again. Where a deployment wants a driver that nobody has started yet it succeeds at once too:
+    the next run starts it."""
 
     def __init__(
         self,

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+from slicewise.errors import StoreUnavailable
 from slicewise.features import own
 from slicewise.lifecycle import absence, lagging, restarts, supervision
 from slicewise.lifecycle import deployed as deployments
+from slicewise.lifecycle.absence import WATCHED, Watched
 from slicewise.lifecycle.deployed import Deployed, DriverState
 from slicewise.lifecycle.findings import ALLOWED_S, DAGS, EVERY_S
 from slicewise.lifecycle.health.alerts import Missed, fresh_cause, overdue_cause
@@ -26,6 +28,7 @@ from slicewise.local.servers.state import StateFolder
 from slicewise.log import event as log_event
 from slicewise.log import warning
 from slicewise.settings import Settings
+from slicewise.stores.online.redis.status import read_part, record_part
 from slicewise_airflow.alerts import (
     BROKER,
     aftermath,
@@ -78,7 +81,7 @@ class Supervisor:
         self._broker_next_s = 0.0
         self._tended_next_s = 0.0
         self._deadlines = Deadlines(DEADLINE_LOOKS)
-        self._watched = drivers.kept_watched(self._state)
+        self._watched = Watched()
         self._watched_next_s = 0.0
         self._well: frozenset[str] = frozenset()
         self._notices: set[asyncio.Task[None]] = set()
@@ -190,17 +193,19 @@ class Supervisor:
     async def look_at_deadlines(self, missed: Sequence[Missed] | None) -> None:
         """Tells of deadlines that were missed look after look, and that no other incident explains.
         missed: by the store's status; None where it does not answer."""
-        await self._look_at_watched()
         if missed is None or self._away:
             return
+        await self._look_at_watched()
         agreed = {fresh_cause(name) for name in self.settings.freshness_deadlines}
         # of answers that a lost driver brings nothing is known
         judged = set() if self.ill.keys() & {PARTS[MICROBATCH], PARTS["tail"]} else agreed
-        overdue = {overdue_cause(DAGS[job]) for job in EVERY_S}
-        watched = judged | overdue
+        watched = judged | {overdue_cause(DAGS[job]) for job in EVERY_S}
         by_cause = {one.cause: one for one in missed}
         if self._watched.gives_time(time.time_ns() // 1_000, int(ALLOWED_S * 1e6)):
-            by_cause = {cause: one for cause, one in by_cause.items() if cause not in overdue}
+            # of a job that has its time anew nothing is known: an incident that is open stays
+            waiting = by_cause.keys() - agreed
+            by_cause = {cause: one for cause, one in by_cause.items() if cause in agreed}
+            watched -= waiting
         self._deadlines = self._deadlines.after(by_cause, watched)
         for cause in sorted(self._deadlines.due):
             if await asyncio.to_thread(explained, cause, AFTERMATH_S):
@@ -210,12 +215,18 @@ class Supervisor:
             self._notify(page, by_cause[cause])
 
     async def _look_at_watched(self) -> None:
-        before, now_us = self._watched, time.time_ns() // 1_000
-        self._watched = before.after(now_us)
-        if self._watched.since_us == before.since_us and time.monotonic() < self._watched_next_s:
+        """Keeps that somebody watches, once a minute; while the store keeps nothing no job has its
+        time anew."""
+        if time.monotonic() < self._watched_next_s:
             return
-        self._watched_next_s = time.monotonic() + WATCHED_EVERY_S
-        await self._written(drivers.keep_watched, self._watched)
+        url, now_us = self.settings.redis_url, time.time_ns() // 1_000
+        try:
+            texts = await asyncio.to_thread(read_part, url, WATCHED)
+            watched = Watched.of(texts).after(now_us)
+            await asyncio.to_thread(record_part, url, WATCHED, watched.text())
+        except StoreUnavailable:
+            return
+        self._watched, self._watched_next_s = watched, time.monotonic() + WATCHED_EVERY_S
 
     async def look_at_deployment(self, deployed: Deployed | None) -> None:
         """Undoes a deployment under which a driver cannot live, where one is known to be good.

@@ -115,6 +115,18 @@ def test_what_could_not_be_judged_is_told_and_settles_nothing(program: Any) -> N
     }
 
 
+def test_what_is_critical_hides_no_hour_that_could_not_be_judged(
+    program: Any,  # noqa: F811
+) -> None:
+    judge(program, report(suite("events.orders", result="not_made"), why="no table"), 1)
+    assert incidents()["check_expectations.expect"] == ("warning", True)
+    both = report(suite("events.orders", "critical"), why="2026-11-21T08: no table")
+    error = judge(program, both, 2)
+    assert isinstance(error, ExpectationsUnmet)
+    assert "not all could be judged: 2026-11-21T08: no table" in str(error)
+    assert incidents()["check_expectations.expect"] == ("warning", True)
+
+
 @pytest.fixture
 def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path))

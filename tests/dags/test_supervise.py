@@ -17,8 +17,9 @@ from slicewise_airflow import stream as watching
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 from slicewise_airflow.supervise import Supervisor
 
+from slicewise.errors import StoreUnavailable
 from slicewise.lifecycle import absence, incidents, lagging
-from slicewise.lifecycle.absence import Watched
+from slicewise.lifecycle.absence import WATCHED, Watched
 from slicewise.lifecycle.deployed import Deployed, Deployments
 from slicewise.lifecycle.health.alerts import Alert, Missed
 from slicewise.lifecycle.health.judge import Health
@@ -29,9 +30,7 @@ from slicewise.local.servers import drivers, process
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 from slicewise.stores.online.redis.status import StoreStatus
-from slicewise.windows.durations import HOUR_US
 
-NOW_US = time.time_ns() // 1_000
 GONE = json.dumps({"pid": 2**22 + 1, "born": "another boot"})
 NAMED = {"dag": "ingest_stream", "task": "watch", "run": "r", "url": "http://airflow/runs/r"}
 
@@ -292,23 +291,71 @@ def test_a_deadline_that_is_missed_is_told_to_its_owner_once_and_over_once(
     ]
 
 
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Parts of the status that a store keeps."""
+    parts = dict[str, str]()
+    monkeypatch.setattr(
+        supervise, "read_part", lambda _, part: (parts[part],) if part in parts else ()
+    )
+    monkeypatch.setattr(supervise, "record_part", lambda _, part, text: parts.update({part: text}))
+    return parts
+
+
 @pytest.mark.parametrize(
-    ("watched", "paged"),
+    ("since_s", "last_s", "paged"),
     [
-        (Watched(0, NOW_US - 9 * HOUR_US), []),
-        (Watched(0, NOW_US - 60_000_000), ["deadline_missed"]),
-        (Watched(NOW_US - 2 * HOUR_US, NOW_US - 60_000_000), ["deadline_missed"]),
-        (Watched(NOW_US - HOUR_US // 2, NOW_US - 60_000_000), []),
+        (None, 9 * 3600, []),
+        (None, 60, ["deadline_missed"]),
+        (2 * 3600, 60, ["deadline_missed"]),
+        (1800, 60, []),
     ],
     ids=["a night off", "no gap", "off two hours ago", "off half an hour ago"],
 )
+@pytest.mark.usefixtures("agreed")
 def test_a_job_that_was_due_while_the_platform_was_off_has_an_hour_from_then(
-    watched: Watched, paged: list[str], agreed: StateFolder, caplog: pytest.LogCaptureFixture
+    since_s: int | None,
+    last_s: int,
+    paged: list[str],
+    kept: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    drivers.keep_watched(agreed, watched)
+    now_us = time.time_ns() // 1_000
+    since_us = 0 if since_s is None else now_us - since_s * 1_000_000
+    kept[WATCHED] = Watched(since_us, now_us - last_s * 1_000_000).text()
     for _ in range(2):  # the next watch knows it too
         deadlines_looked(*[[OVERDUE]] * (supervise.DEADLINE_LOOKS + 1))
     assert [line.split()[0] for line in caplog.messages if "paged=True" in line] == paged
+    assert Watched.of([kept[WATCHED]]).last_us >= now_us
+
+
+@pytest.mark.usefixtures("agreed")
+def test_a_job_that_has_its_time_anew_is_not_over_for_it(
+    kept: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    looks = 2 * supervise.DEADLINE_LOOKS
+    deadlines_looked(*[[OVERDUE]] * looks)
+    off = Watched(0, time.time_ns() // 1_000 - 3600 * 1_000_000)
+    kept[WATCHED] = off.text()
+    deadlines_looked(*[[OVERDUE]] * looks)
+    assert [line.split()[0] for line in caplog.messages if "paged=True" in line] == [
+        "deadline_missed"
+    ]
+    deadlines_looked(*[[]] * looks)
+    assert caplog.messages[-1].startswith("incident_over ")
+
+
+@pytest.mark.usefixtures("agreed")
+def test_where_the_store_keeps_nothing_no_job_has_its_time_anew(
+    kept: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreUnavailable("MISCONF")
+
+    kept[WATCHED] = Watched(0, 1).text()
+    monkeypatch.setattr(supervise, "record_part", full)
+    deadlines_looked(*[[OVERDUE]] * supervise.DEADLINE_LOOKS)
+    assert "deadline_missed dag=" in caplog.text
 
 
 @pytest.mark.parametrize(

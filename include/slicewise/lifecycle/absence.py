@@ -1,12 +1,14 @@
 """A broker that does not answer is told after a while, and once more when it answers again.
 
 Drivers wait for it and go on by themselves: nothing is started meanwhile, and what waits is no
-fault of theirs (lifecycle/supervision.py). Jobs that were due while nobody watched have their time
-anew.
+fault of theirs (lifecycle/supervision.py). Where nobody watched for a while, as the platform was
+off, jobs have their time anew.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from slicewise.lifecycle.supervision import Notice
@@ -15,6 +17,8 @@ NOTICE_US = 30_000_000
 """An absence that ends before is told nobody: a broker that is restarted comes back in it."""
 GAP_US = 600_000_000
 """Nobody watched between two looks that lie further apart: the platform was off."""
+WATCHED = "watched"
+"""Part of the store's status that says since when somebody watches."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +51,38 @@ def step(kept: Absence, away: str, now_us: int) -> tuple[Absence, tuple[Notice, 
 
 @dataclass(frozen=True)
 class Watched:
-    """Time in which somebody watches without a gap, by the watcher's clock: a job that was due
-    while all was off has its time from then on."""
+    """Time in which somebody watches without a gap: jobs have their time anew after one. The store
+    keeps it, as watches of several machines are one; times by the watchers' clocks."""
 
     since_us: int = 0
     """0 where no gap is known."""
     last_us: int = 0
     """Time of the last look."""
 
+    @staticmethod
+    def of(texts: Iterable[str]) -> Watched:
+        """The newest of what nodes of the store have; nothing known where none can be read."""
+        return max(map(_watched, texts), key=lambda one: one.last_us, default=Watched())
+
+    def text(self) -> str:
+        """The inverse of `of`."""
+        return json.dumps({"since_us": self.since_us, "last_us": self.last_us})
+
     def after(self, now_us: int) -> Watched:
         """The time after a look at now_us."""
         gap = self.last_us > 0 and now_us - self.last_us > GAP_US
-        return Watched(now_us if gap else self.since_us, now_us)
+        # one that lies ahead is of a clock that was wrong
+        since_us = self.since_us if self.since_us <= now_us else 0
+        return Watched(now_us if gap else since_us, now_us)
 
     def gives_time(self, now_us: int, allowed_us: int) -> bool:
-        """Tells whether a job that was due before still has some of the time allowed."""
+        """Tells whether jobs still have some of the time allowed since the gap."""
         return 0 <= now_us - self.since_us < allowed_us
+
+
+def _watched(text: str) -> Watched:
+    try:
+        raw = json.loads(text)
+        return Watched(int(raw["since_us"]), int(raw["last_us"]))
+    except (ValueError, TypeError, KeyError):
+        return Watched()

@@ -81,8 +81,9 @@ def expectations_failure(report: Report | None, why: str) -> JobFailed:
     if report and report.get("critical"):
         critical = [s for s in suites_of(report) if s.worst == "critical"]
         named = "; ".join(reason for suite in critical for reason in suite.reasons)
+        unmade = f"; and not all could be judged: {report['why']}" if report.get("why") else ""
         unmet = ExpectationsUnmet(
-            f"{report['critical']} critical expectations are not met: {named}",
+            f"{report['critical']} critical expectations are not met: {named}{unmade}",
             where=str(report.get("docs") or "ops.checks"),
             expected="events and values as their definitions expect them",
             next_step="see the data docs, then speak with who produces them",

@@ -4,6 +4,7 @@ behind."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,35 +127,90 @@ def test_a_killed_broker_keeps_what_it_acknowledged(own_kafka: KafkaBroker) -> N
     consumer.close()
 
 
+def maps(server: KafkaBroker) -> str:
+    """Files that the process of the server has mapped."""
+    assert server.birth is not None
+    return Path(f"/proc/{server.birth.pid}/maps").read_text()
+
+
 def test_a_broker_maps_the_archive_of_its_classes(own_kafka: KafkaBroker) -> None:
-    assert own_kafka.birth is not None
     archive = kafka.archive_of(own_kafka.settings)
-    assert str(archive) in Path(f"/proc/{own_kafka.birth.pid}/maps").read_text()
+    assert archive is not None, "make setup left none: its output says why"
+    assert str(archive) in maps(own_kafka)
 
 
-def test_a_broker_whose_jars_are_others_than_the_archives_starts_without_it(
-    tmp_path: Path, own_kafka: KafkaBroker
-) -> None:
-    own_kafka.stop()
+@pytest.fixture
+def other_jars(tmp_path: Path, own_kafka: KafkaBroker) -> Settings:
+    """Settings of a broker with jars that were written later, and no archive beside them."""
     jars = tmp_path / "jars"
     jars.mkdir()
     for jar in own_kafka.settings.kafka_jars.glob("*.jar"):
-        (jars / jar.name).write_bytes(jar.read_bytes())  # written later
+        (jars / jar.name).write_bytes(jar.read_bytes())
+    own_kafka.stop()
+    shutil.rmtree(own_kafka.data)  # its log is formatted anew
     settings = replace(own_kafka.settings, kafka_jars=jars)
-    kafka.archive_of(settings).symlink_to(kafka.archive_of(own_kafka.settings))
     controller_port = own_kafka.state.ports()["kafka_controller"]
     own_kafka.service = kafka.service(settings, own_kafka.state, own_kafka.port, controller_port)
+    return settings
+
+
+def test_a_broker_whose_jars_are_others_than_the_archives_starts_without_it(
+    other_jars: Settings, own_kafka: KafkaBroker
+) -> None:
+    archive = kafka.archive_of(own_kafka.settings)
+    assert archive is not None
+    beside = other_jars.kafka_jars.with_name(f"jars-{archive.stat().st_size}.jsa")
+    beside.symlink_to(archive)
+    assert kafka.archive_of(other_jars) == beside
+    own_kafka.service = kafka.service(
+        other_jars,
+        own_kafka.state,
+        own_kafka.port,
+        own_kafka.state.ports()["kafka_controller"],
+    )
     own_kafka.start()
-    assert own_kafka.birth is not None
-    maps = Path(f"/proc/{own_kafka.birth.pid}/maps").read_text()
-    assert ".jsa" not in maps.replace("classes.jsa", "").replace("classes_nocoops.jsa", "")
+    assert archive.name not in maps(own_kafka)
+
+
+def test_an_archive_that_was_damaged_is_forgotten_and_the_broker_starts(
+    other_jars: Settings, own_kafka: KafkaBroker
+) -> None:
+    kafka.make_archive(other_jars)
+    archive = kafka.archive_of(other_jars)
+    assert archive is not None
+    whole = archive.read_bytes()
+    archive.unlink()
+    middle = len(whole) // 3
+    archive.write_bytes(whole[:middle] + bytes(20 << 20) + whole[middle + (20 << 20) :])
+    folder = own_kafka.settings.state_dir / "tried"
+    folder.mkdir()
+    with pytest.raises(ServerError, match="Java refuses it"):
+        kafka._require_whole(other_jars, folder, archive)
+    kafka._prepare(other_jars, own_kafka.data, own_kafka.port, own_kafka.port + 1)
+    assert kafka.archive_of(other_jars) is None
+    archive.write_bytes(whole[:middle])
+    assert kafka.archive_of(other_jars) is None, "one that was cut short is none"
 
 
 @pytest.mark.parametrize(
-    "java", ["exit 1", 'case "$*" in *StorageTool*) exit 0; esac; exec sleep 60']
+    ("java", "why"),
+    [
+        ("echo no heap >&2; exit 1", "no heap"),
+        ('case "$*" in *StorageTool*) exit 0; esac; exec sleep 60', ""),
+        ('case "$*" in *StorageTool*) exec sleep 60; esac', "timed out"),
+        # it leaves a file, and does not map it
+        (
+            """
+            case "$*" in *StorageTool*) exit 0;; *-version*) echo not mine; exit 1;; esac
+            for w in "$@"; do case "$w" in *AtExit=*) echo x > "${w#*=}";; esac; done
+            exec sleep 60""",
+            "not mine",
+        ),
+    ],
+    ids=["fails", "never answers", "hangs", "refuses"],
 )
 def test_a_java_that_makes_no_archive_leaves_none_and_says_so(
-    java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    java: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "kafka_2.13.jar").touch()
@@ -163,13 +219,18 @@ def test_a_java_that_makes_no_archive_leaves_none_and_says_so(
     (tmp_path / "bin" / "java").chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(kafka, "LIVE_S", 1.0)
-    (tmp_path / "jars.jsa").touch()
+    monkeypatch.setattr(kafka, "FORMAT_S", 1.0)
+    if why == "not mine":
+        monkeypatch.setattr("slicewise.local.servers.health.kafka", lambda _: None)
+    (tmp_path / "jars-0.jsa").touch()
     settings = replace(
         Settings.load({"SLICEWISE_STATE": str(tmp_path / "state")}), kafka_jars=tmp_path / "jars"
     )
-    with pytest.raises(ServerError):
+    with pytest.raises(ServerError, match="no archive of the broker's classes") as error:
         kafka.make_archive(settings)
-    assert not list(tmp_path.glob("jars.*")), "the old one may not fit"
+    assert why in str(error.value)
+    assert "none is needed" in str(error.value)
+    assert not list(tmp_path.glob("jars[-.]*")), "the old one may not fit"
 
 
 def test_up_twice_changes_nothing_and_down_leaves_no_process(state: StateFolder) -> None:

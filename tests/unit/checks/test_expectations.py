@@ -4,6 +4,7 @@ hour adds what no definition can say."""
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from slicewise.checks.expectations.outcome import (
     RunOutcome,
     SuiteOutcome,
     combined,
+    not_made,
     rows_of,
     summary,
 )
@@ -41,7 +43,7 @@ from slicewise.checks.expectations.suites import (
 )
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.lifecycle.checking import suites_of
+from slicewise.lifecycle.checking import ExpectationsUnmet, expectations_failure, suites_of
 
 
 def made(events: list[Any] | None = None, values: list[Any] | None = None) -> dict[str, Suite]:
@@ -195,21 +197,22 @@ def test_the_worst_severity_of_what_is_not_met_is_a_suites(
 
 
 @pytest.mark.parametrize(
-    ("judged", "hours"),
+    ("judged", "archived", "hours"),
     [
-        ([], [900]),
-        ([897, 895], [898, 899, 900]),
-        ([899], [900]),
-        ([900 - MOST], [900]),
-        ([900 - MOST + 1], list(range(900 - MOST + 2, 901))),
-        ([901, 900], [900]),
+        ([], range(900), [900]),
+        ([897, 895], range(900), [896, 898, 899, 900]),
+        ([897], [899], [899, 900]),
+        ([899], [], [900]),
+        ([900 - MOST], range(900), list(range(900 - MOST + 1, 901))),
+        ([900 - 2 * MOST], range(900), list(range(900 - MOST + 1, 901))),
+        ([898, 900], range(902), [899, 900]),
     ],
-    ids=["nothing", "some", "all but it", "a day ago", "almost a day ago", "later ones"],
+    ids=["new", "some", "all was off", "all but it", "a day", "longer", "again"],
 )
-def test_the_hours_since_the_last_that_was_judged_are_judged_for_a_day(
-    judged: list[int], hours: list[int]
+def test_hours_with_events_that_nobody_judged_are_judged_for_a_day(
+    judged: list[int], archived: Collection[int], hours: list[int]
 ) -> None:
-    assert list(unjudged(judged, 900)) == hours
+    assert unjudged(judged, lambda: archived, 900) == hours
 
 
 def test_a_report_of_several_hours_adds_up_and_holds_the_worst() -> None:
@@ -231,6 +234,11 @@ def test_a_report_of_several_hours_adds_up_and_holds_the_worst() -> None:
     report = combined([older, unmade])
     assert (report["outcome"], report["critical"]) == ("not_made", 1)
     assert report["why"] == "2026-10-24T02: events.orders: no table"
+    report = combined([older, not_made("2026-10-24T01", "the disk is full")])
+    assert (report["outcome"], report["critical"]) == ("not_made", 1)
+    error = expectations_failure(report, "")
+    assert isinstance(error, ExpectationsUnmet)
+    assert "and not all could be judged: 2026-10-24T01: the disk is full" in str(error)
 
 
 def test_a_run_leaves_a_row_per_suite_and_per_expectation() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from slicewise.lifecycle.absence import GAP_US, NOTICE_US, Absence, Watched, step
 from slicewise.lifecycle.supervision import Notice
 
@@ -55,3 +57,11 @@ def test_a_job_has_its_time_anew_after_all_was_off_and_only_then() -> None:
     assert not watched.gives_time(back_us - 1, 3600 * SECOND), (
         "a clock that was set back gives none"
     )
+    assert Watched(back_us, NOW).after(NOW + SECOND).since_us == 0, "of a wrong clock"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"since_us": null, "last_us": 1}', '{"a": 1}'])
+def test_what_no_node_can_say_of_the_watch_is_no_gap(text: str) -> None:
+    assert Watched.of([text]) == Watched.of([]) == Watched()
+    newest = Watched(5, 9)
+    assert Watched.of([text, Watched(1, 2).text(), newest.text()]) == newest

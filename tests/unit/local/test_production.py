@@ -4,6 +4,7 @@ settings."""
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import fields
@@ -322,4 +323,28 @@ def test_programs_of_the_image_stand_where_the_settings_look() -> None:
     ]
     kinds = {Path(word).relative_to(home).parts[1] for word in commands}
     assert kinds == {"platform", "spark"}
-    assert "make setup" in DOCKERFILE
+
+
+def test_the_scripts_of_set_up_run_before_an_image_has_our_sources(tmp_path: Path) -> None:
+    before, setup, _ = DOCKERFILE.partition("RUN make setup")
+    assert setup
+    for words in re.findall(r"^COPY (?!--)(.+)$", before, re.MULTILINE):
+        *sources, target = words.split()
+        for source in sources:
+            into = tmp_path / target / (Path(source).name if target.endswith("/") else "")
+            into.parent.mkdir(parents=True, exist_ok=True)
+            copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copyfile
+            copy(ROOT / source, into)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    scripts = set(re.findall(r"\$\(PY\) (requirements/\w+\.py)(?! ours)", makefile))
+    assert "requirements/broker_classes.py" in scripts
+    for script in scripts:
+        done = subprocess.run(
+            [TOOLS / "python", script],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(tmp_path / "include"), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

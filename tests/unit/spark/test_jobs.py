@@ -8,9 +8,19 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from slicewise.clock import ManualClock
+from slicewise.errors import BadRequest
+from slicewise.local import history
+from slicewise.settings import Settings
+from slicewise.windows.durations import DAY_US
+from spark_jobs import archive
 
 AUTOGROUP = Path("/proc/self/autogroup")
 WEIGHED = """
@@ -59,3 +69,28 @@ def test_a_job_weighs_less_and_leaves_the_session_of_another_as_it_is(leads: boo
     else:
         assert group_after == (10 if leads else group)
         assert nice == os.nice(0)
+
+
+@pytest.mark.parametrize("failing", [None, "b"])
+def test_what_was_archived_for_a_training_set_is_counted_also_before_a_failure(
+    failing: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings.load({"SLICEWISE_STATE": str(tmp_path)})
+
+    def archived(source: str) -> Any:
+        if source == failing:
+            raise BadRequest("events are gone")
+        row = {"source": source, "events": 7, "bad": {}, "late": {}}
+        return SimpleNamespace(to_json=lambda: row)
+
+    context = SimpleNamespace(archive=archived, settings=settings, clock=ManualClock(DAY_US))
+    monkeypatch.setattr(archive, "run_job", lambda _name, work, **_: work(context))
+    monkeypatch.setattr(sys, "argv", ["archive.py", "--source", "a", "--source", "b"])
+    with nullcontext() if failing is None else pytest.raises(BadRequest):
+        archive.main()
+    [file] = history.folder(settings).glob("*.jsonl")
+    entry = json.loads(file.read_text())
+    assert entry["ok"] is (failing is None)
+    assert {source: of["events"] for source, of in entry["archived"].items()} == (
+        {"a": 7} if failing else {"a": 7, "b": 7}
+    )

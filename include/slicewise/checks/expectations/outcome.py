@@ -97,6 +97,13 @@ def summary(outcome: RunOutcome, hour: str) -> dict[str, Any]:
     }
 
 
+def not_made(hour: str, why: str) -> dict[str, Any]:
+    """The report of an hour that could not be judged."""
+    counts = dict.fromkeys(_COUNTED, 0)
+    report = {"job": "expect", "hour": hour, "outcome": NOT_MADE, "why": why}
+    return report | counts | {"notes": [], "suites": []}
+
+
 def combined(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One report of several hours, oldest first: that of the newest, with the figures of all added
     up, the worst outcome, and the suites of all."""

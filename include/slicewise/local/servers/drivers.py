@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.lifecycle import deployed as deployments
 from slicewise.lifecycle import lagging, restarts, supervision
-from slicewise.lifecycle.absence import Absence, Watched
+from slicewise.lifecycle.absence import Absence
 from slicewise.lifecycle.deployed import Deployments
 from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.health.alerts import runbook_link
@@ -29,7 +29,7 @@ from slicewise.stores.online.redis.status import read_status
 
 _KAFKA_PORT = 9092
 _KEPT, _ABSENCE, _LAGS = "supervised.json", "absence.json", "lags.json"
-_DEPLOYMENTS, _WATCHED = "deployments.json", "watched.json"
+_DEPLOYMENTS = "deployments.json"
 
 
 def looks(state: StateFolder) -> dict[str, DriverLook | None]:
@@ -169,20 +169,6 @@ def kept_deployments(state: StateFolder) -> Deployments:
 def keep_deployments(state: StateFolder, kept: Deployments) -> None:
     """Replaces what is kept in one step. Raises OSError."""
     _replace(state.path / _DEPLOYMENTS, deployments.to_json(kept))
-
-
-def kept_watched(state: StateFolder) -> Watched:
-    """Since when somebody watches, as the last look left it; nothing known of it where nobody
-    looked, or the file is torn."""
-    try:
-        return Watched(**json.loads((state.path / _WATCHED).read_text()))
-    except (OSError, ValueError, TypeError):
-        return Watched()
-
-
-def keep_watched(state: StateFolder, watched: Watched) -> None:
-    """Replaces what is kept in one step. Raises OSError."""
-    _replace(state.path / _WATCHED, asdict(watched))
 
 
 def findings(settings: Settings, now_us: int, *, broker: bool = True) -> tuple[Finding, ...]:

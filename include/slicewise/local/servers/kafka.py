@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from slicewise.errors import ServerError
@@ -25,6 +26,8 @@ _PROPERTIES = "server.properties"
 _QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 LIVE_S = 60.0
 """Longest that a broker which is only to leave its classes may begin, and end."""
+FORMAT_S = 120.0
+"""Longest that the formatting of a log folder may take."""
 
 _LOGGING = """\
 appender.console.type = Console
@@ -51,8 +54,6 @@ def service(settings: Settings, state: StateFolder, port: int, controller_port: 
         name=NAME,
         argv=(
             *_java(settings, folder),
-            "-Xms128m",
-            "-Xmx512m",
             "kafka.Kafka",
             str(folder / _PROPERTIES),
         ),
@@ -66,10 +67,19 @@ def service(settings: Settings, state: StateFolder, port: int, controller_port: 
     )
 
 
-def archive_of(settings: Settings) -> Path:
-    """The archive of a broker's classes. Java goes on without it where jars or Java are others."""
+def archive_of(settings: Settings) -> Path | None:
+    """The archive of a broker's classes, if one stands whole. Java goes on without it where jars or
+    Java are others; it would die of one that was cut short, so that its size is in its name."""
+    for archive in _archives(settings):
+        with suppress(OSError):  # another set-up makes one anew
+            if archive.stem.rpartition("-")[2] == str(archive.stat().st_size):
+                return archive
+    return None
+
+
+def _archives(settings: Settings) -> list[Path]:
     # beside the jars: among them it would be one more entry of the folder that the class path names
-    return settings.kafka_jars.with_name(f"{settings.kafka_jars.name}.jsa")
+    return sorted(settings.kafka_jars.parent.glob(f"{settings.kafka_jars.name}-*.jsa"))
 
 
 def make_archive(settings: Settings) -> None:
@@ -78,29 +88,43 @@ def make_archive(settings: Settings) -> None:
 
     Raises ServerError where this Java cannot make or map one; then there is none.
     """
-    archive = archive_of(settings)
-    archive.unlink(missing_ok=True)
-    part = archive.with_suffix(".part")
+    _forget_archive(settings)
+    part = settings.kafka_jars.with_name(f"{settings.kafka_jars.name}.jsa.{os.getpid()}.part")
     with tempfile.TemporaryDirectory(prefix="slicewise-broker-") as made:
         folder = Path(made)
         port, controller_port = ports.choose(), ports.choose()
-        _prepare(settings, folder, port, controller_port)
-        leaving = (f"-XX:ArchiveClassesAtExit={part}", "-XX:TieredStopAtLevel=1")
-        argv = [*_java(settings, folder, *leaving), "kafka.Kafka", str(folder / _PROPERTIES)]
         try:
+            _prepare(settings, folder, port, controller_port)
+            leaving = (f"-XX:ArchiveClassesAtExit={part}", "-XX:TieredStopAtLevel=1")
+            argv = [*_java(settings, folder, *leaving), "kafka.Kafka", str(folder / _PROPERTIES)]
             _live_once(argv, port, folder / "broker.log")
-            # a JVM that may not go on without it says whether it is whole and fits
-            mapping = _java(settings, folder, "-Xshare:on", f"-XX:SharedArchiveFile={part}")
-            probed = subprocess.run(
-                [*mapping, "-version"], capture_output=True, text=True, timeout=60, check=False
-            )
-            if probed.returncode:
-                raise _no_archive((probed.stdout + probed.stderr)[-1000:])
-            part.rename(archive)
-        except subprocess.TimeoutExpired as error:
-            raise _no_archive(str(error)) from error
+            _require_whole(settings, folder, part)
+            with part.open("rb") as written:
+                os.fsync(written.fileno())
+            size = part.stat().st_size
+            part.rename(part.with_name(f"{settings.kafka_jars.name}-{size}.jsa"))
+        except (ServerError, OSError, subprocess.TimeoutExpired) as error:
+            raise ServerError(
+                "no archive of the broker's classes could be made",
+                where=str((error.where if isinstance(error, ServerError) else "") or error).strip(),
+                next_step="none is needed: brokers start without it, and take longer",
+            ) from error
         finally:
             part.unlink(missing_ok=True)
+
+
+def _require_whole(settings: Settings, folder: Path, archive: Path) -> None:
+    """Raises ServerError where a JVM that may not go on without the archive refuses it."""
+    demanding = ("-Xshare:on", "-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={archive}")
+    java = [*_java(settings, folder, *demanding), "-version"]
+    done = subprocess.run(java, capture_output=True, text=True, timeout=LIVE_S, check=False)
+    if done.returncode:
+        raise ServerError("Java refuses it", where=(done.stdout + done.stderr)[-1000:])
+
+
+def _forget_archive(settings: Settings) -> None:
+    for archive in _archives(settings):
+        archive.unlink(missing_ok=True)
 
 
 def _live_once(argv: list[str], port: int, log: Path) -> None:
@@ -111,7 +135,7 @@ def _live_once(argv: list[str], port: int, log: Path) -> None:
             until_s = time.monotonic() + LIVE_S
             while health.kafka(port) is not None:
                 if process.poll() is not None or time.monotonic() > until_s:
-                    raise _no_archive(log.read_text(errors="replace")[-1000:])
+                    raise ServerError("it never answered", where=log.read_text()[-1000:])
                 time.sleep(0.1)
             process.terminate()
             process.wait(LIVE_S)
@@ -120,20 +144,16 @@ def _live_once(argv: list[str], port: int, log: Path) -> None:
             process.wait()
 
 
-def _no_archive(why: str) -> ServerError:
-    return ServerError(
-        "no archive of the broker's classes could be made",
-        where=why.strip(),
-        next_step="none is needed: brokers start without it, and take longer",
-    )
-
-
 def _java(settings: Settings, folder: Path, *options: str) -> tuple[str, ...]:
+    """options: about archives, in place of that which maps one. The heap is the same whatever they
+    are: an archive of a larger one does not fit."""
     archive = archive_of(settings)
-    mapped = (f"-XX:SharedArchiveFile={archive}", *_QUIET) if archive.exists() else ()
+    mapped = () if archive is None else (f"-XX:SharedArchiveFile={archive}", *_QUIET)
     return (
         java(),
         "-XX:+UseSerialGC",
+        "-Xms128m",
+        "-Xmx512m",
         *(options or mapped),
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         "-cp",
@@ -189,26 +209,11 @@ def _prepare(settings: Settings, folder: Path, port: int, controller_port: int) 
 
 def _format(settings: Settings, folder: Path, server: Path) -> None:
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    # --ignore-formatted: a format that was cut off half way is finished
-    argv = [
-        *_java(settings, folder),
-        "-XX:TieredStopAtLevel=1",
-        "kafka.tools.StorageTool",
-        "format",
-        "--ignore-formatted",
-    ]
-    try:
-        done = subprocess.run(
-            [*argv, f"--cluster-id={cluster}", "-c", str(server)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise ServerError(
-            "no Java to run", where=java(), expected="JDK 17", next_step="make check says how"
-        ) from error
+    done = _formatted(settings, folder, server, cluster)
+    if done.returncode < 0 and archive_of(settings) is not None:
+        # Java dies of an archive that was damaged, and every broker would
+        _forget_archive(settings)
+        done = _formatted(settings, folder, server, cluster)
     if done.returncode:
         raise ServerError(
             "the broker's log folder cannot be formatted",
@@ -218,3 +223,22 @@ def _format(settings: Settings, folder: Path, server: Path) -> None:
                 "slicewise up"
             ),
         )
+
+
+def _formatted(
+    settings: Settings, folder: Path, server: Path, cluster: str
+) -> subprocess.CompletedProcess[str]:
+    # --ignore-formatted: a format that was cut off half way is finished
+    tool = ("-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format", "--ignore-formatted")
+    try:
+        return subprocess.run(
+            [*_java(settings, folder), *tool, f"--cluster-id={cluster}", "-c", str(server)],
+            capture_output=True,
+            text=True,
+            timeout=FORMAT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise ServerError(
+            "no Java to run", where=java(), expected="JDK 17", next_step="make check says how"
+        ) from error

@@ -238,9 +238,14 @@ def test_the_job_judges_what_is_deployed_and_leaves_rows_and_pages(
         settings, clock, spark, "2026-02-01T00",
     )  # fmt: skip
     assert nothing["critical"] == 0, "an hour without events breaks nothing that is critical"
-    since = expect._hours(True, settings, "2026-01-02T09")
-    assert since == ["2026-01-02T07", "2026-01-02T08", "2026-01-02T09"]
-    assert expect._hours(False, settings, "2026-01-02T09") == since[-1:]
+    # 06 was judged above, and so were the hours before by tests before; nothing came after it
+    late = orders(BAD_HOUR + 2, 3, planted=False)
+    archive(catalog, DEPLOYMENT.source("orders"), TOPIC, 2, late, [], (BAD_HOUR + 3) * HOUR_US)
+    since = expect._hours(True, settings, "2026-01-02T10")
+    assert since[-2:] == ["2026-01-02T08", "2026-01-02T10"]
+    assert "2026-01-02T06" not in since
+    assert "2026-01-02T07" not in since, "an hour without events says nothing"
+    assert expect._hours(False, settings, "2026-01-02T10") == ["2026-01-02T10"]
     assert expect._hours(True, settings, "2026-03-01T00") == ["2026-03-01T00"]
 
 

@@ -68,22 +68,48 @@ def test_an_hour_that_is_none_is_refused_before_spark_starts(
     assert "'yesterday' is no hour" in report["why"]
 
 
+HOURS = ["2026-11-21T06", "2026-11-21T07", "2026-11-21T08"]
+COUNTS = {"expectations": 2, "warning": 0, "info": 0, "took_ms": 5}
+
+
+def judging(monkeypatch: pytest.MonkeyPatch, raises: str = "", unmet: str = HOURS[0]) -> None:
+    """raises: hour that cannot be judged; unmet: one of which something critical is not met."""
+
+    def judged(*words: object) -> dict[str, Any]:
+        hour = words[-1]
+        if hour == raises:
+            raise StoreUnavailable("no store answers")
+        critical = int(hour == unmet)
+        outcome = "unmet" if critical else "met"
+        report = {"hour": hour, "outcome": outcome, "critical": critical, "why": ""}
+        return report | COUNTS | {"notes": [], "suites": []}
+
+    monkeypatch.setattr(expect, "_hours", lambda *_: HOURS)
+    monkeypatch.setattr(expect, "_judged", judged)
+
+
 def test_hours_that_nobody_judged_are_judged_oldest_first_and_told_as_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hours = ["2026-11-21T07", "2026-11-21T08"]
-    monkeypatch.setattr(expect, "_hours", lambda *_: hours)
-    counts = {"expectations": 2, "warning": 0, "info": 0, "took_ms": 5}
+    judging(monkeypatch)
+    code, report = ended(monkeypatch, capsys, "--since-judged", "--hour", HOURS[-1])
+    assert (code, report["critical"], report["hours"], report["expectations"]) == (2, 1, HOURS, 6)
 
-    def judged(*words: object) -> dict[str, Any]:
-        critical = int(words[-1] == hours[0])
-        outcome = "unmet" if critical else "met"
-        return {"hour": words[-1], "outcome": outcome, "critical": critical, "why": ""} | {
-            "notes": [],
-            "suites": [],
-            **counts,
-        }
 
-    monkeypatch.setattr(expect, "_judged", judged)
-    code, report = ended(monkeypatch, capsys, "--since-judged", "--hour", hours[1])
-    assert (code, report["critical"], report["hours"], report["expectations"]) == (2, 1, hours, 4)
+def test_an_hour_that_cannot_be_judged_loses_nothing_of_those_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judging(monkeypatch, raises=HOURS[1])
+    code, report = ended(monkeypatch, capsys, "--since-judged", "--hour", HOURS[-1])
+    assert (code, report["critical"], report["outcome"]) == (2, 1, "not_made")
+    assert report["hours"] == HOURS[:2], "the rest is the next run's"
+    assert report["why"] == f"{HOURS[1]}: no store answers"
+
+
+def test_hours_that_take_long_leave_the_rest_to_the_next_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judging(monkeypatch, unmet="")
+    monkeypatch.setattr(expect, "ENOUGH_S", -1.0)
+    code, report = ended(monkeypatch, capsys, "--since-judged", "--hour", HOURS[-1])
+    assert (code, report["hour"]) == (0, HOURS[0])
