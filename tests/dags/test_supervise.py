@@ -441,9 +441,18 @@ def test_a_watch_whose_time_is_up_while_a_driver_starts_waits_for_its_first_word
     assert took_s >= (1.7 if spoke_s is None else spoke_s)
 
 
+class LongWatching(Supervisor):
+    """A supervisor that has watched for long: a driver has not its time anew."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._since_us = 0
+
+
 def test_a_driver_of_another_container_is_started_by_a_task_there_and_the_watch_goes_on(
     state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watching, "Supervisor", LongWatching)
     monkeypatch.setattr(watching, "look", lambda *_: (Health(()), None, ()))
     calls = program(tmp_path, words="{}")
     elsewhere = json.loads(GONE) | {"namespace": "another pid:[1]"}
