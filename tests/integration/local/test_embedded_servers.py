@@ -4,7 +4,6 @@ behind."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -133,63 +132,61 @@ def maps(server: KafkaBroker) -> str:
     return Path(f"/proc/{server.birth.pid}/maps").read_text()
 
 
-def test_a_broker_maps_the_archive_of_its_classes(own_kafka: KafkaBroker) -> None:
-    archive = kafka.archive_of(own_kafka.settings)
+def test_a_broker_maps_the_archive_of_its_classes(kafka_broker: KafkaBroker) -> None:
+    archive = kafka.archive_of(kafka_broker.settings)
     assert archive is not None, "make setup left none: its output says why"
-    assert str(archive) in maps(own_kafka)
+    assert str(archive) in maps(kafka_broker)
 
 
 @pytest.fixture
-def other_jars(tmp_path: Path, own_kafka: KafkaBroker) -> Settings:
-    """Settings of a broker with jars that were written later, and no archive beside them."""
+def stopped(tmp_path: Path) -> Iterator[KafkaBroker]:
+    """A broker that was never started, with a jar that is newer than the archive's, and no archive
+    beside its jars."""
+    server = KafkaBroker(tmp_path / "state")
+    first, *others = sorted(
+        server.settings.kafka_jars.glob("*.jar"), key=lambda jar: jar.stat().st_size
+    )
     jars = tmp_path / "jars"
     jars.mkdir()
-    for jar in own_kafka.settings.kafka_jars.glob("*.jar"):
-        (jars / jar.name).write_bytes(jar.read_bytes())
-    own_kafka.stop()
-    shutil.rmtree(own_kafka.data)  # its log is formatted anew
-    settings = replace(own_kafka.settings, kafka_jars=jars)
-    controller_port = own_kafka.state.ports()["kafka_controller"]
-    own_kafka.service = kafka.service(settings, own_kafka.state, own_kafka.port, controller_port)
-    return settings
+    for jar in others:
+        (jars / jar.name).symlink_to(jar)
+    (jars / first.name).write_bytes(first.read_bytes())
+    server.settings = replace(server.settings, kafka_jars=jars)
+    yield server
+    server.stop()
 
 
 def test_a_broker_whose_jars_are_others_than_the_archives_starts_without_it(
-    other_jars: Settings, own_kafka: KafkaBroker
+    stopped: KafkaBroker,
 ) -> None:
-    archive = kafka.archive_of(own_kafka.settings)
+    archive = kafka.archive_of(Settings.load({}))
     assert archive is not None
-    beside = other_jars.kafka_jars.with_name(f"jars-{archive.stat().st_size}.jsa")
+    jars = stopped.settings.kafka_jars
+    beside = jars.with_name(f"{jars.name}-{archive.stat().st_size}.jsa")
     beside.symlink_to(archive)
-    assert kafka.archive_of(other_jars) == beside
-    own_kafka.service = kafka.service(
-        other_jars,
-        own_kafka.state,
-        own_kafka.port,
-        own_kafka.state.ports()["kafka_controller"],
-    )
-    own_kafka.start()
-    assert archive.name not in maps(own_kafka)
+    assert kafka.archive_of(stopped.settings) == beside
+    controller_port = stopped.state.ports()["kafka_controller"]
+    stopped.service = kafka.service(stopped.settings, stopped.state, stopped.port, controller_port)
+    stopped.start()
+    assert archive.name not in maps(stopped)
 
 
-def test_an_archive_that_was_damaged_is_forgotten_and_the_broker_starts(
-    other_jars: Settings, own_kafka: KafkaBroker
+def test_an_archive_that_was_damaged_is_forgotten_where_a_log_is_formatted(
+    stopped: KafkaBroker,
 ) -> None:
-    kafka.make_archive(other_jars)
-    archive = kafka.archive_of(other_jars)
+    kafka.make_archive(stopped.settings)
+    archive = kafka.archive_of(stopped.settings)
     assert archive is not None
-    whole = archive.read_bytes()
+    whole, middle, some = archive.read_bytes(), archive.stat().st_size // 3, bytes(20 << 20)
     archive.unlink()
-    middle = len(whole) // 3
-    archive.write_bytes(whole[:middle] + bytes(20 << 20) + whole[middle + (20 << 20) :])
-    folder = own_kafka.settings.state_dir / "tried"
-    folder.mkdir()
+    archive.write_bytes(whole[:middle] + some + whole[middle + len(some) :])
+    stopped.data.mkdir()
     with pytest.raises(ServerError, match="Java refuses it"):
-        kafka._require_whole(other_jars, folder, archive)
-    kafka._prepare(other_jars, own_kafka.data, own_kafka.port, own_kafka.port + 1)
-    assert kafka.archive_of(other_jars) is None
+        kafka._require_whole(stopped.settings, stopped.data, archive)
+    kafka._prepare(stopped.settings, stopped.data, stopped.port, stopped.port + 1)
+    assert kafka.archive_of(stopped.settings) is None
     archive.write_bytes(whole[:middle])
-    assert kafka.archive_of(other_jars) is None, "one that was cut short is none"
+    assert kafka.archive_of(stopped.settings) is None, "one that was cut short is none"
 
 
 @pytest.mark.parametrize(
