@@ -255,13 +255,17 @@ def test_a_compaction_is_followed_by_a_check_of_its_hour(platform: AirflowStack)
     compacted = platform.api.trigger("compact_slices", conf=conf, partition_key=key)
     assert platform.api.wait(compacted, timeout_s=PATIENCE_S).well
 
+    def checks() -> list[DagRun]:
+        """New runs for the hour; at a full hour the schedule compacts another one."""
+        runs = platform.api.runs("check_consistency")
+        return [run for run in runs if run.run_id not in before and run.partition_key == key]
+
     def followed() -> str | None:
-        runs = [run for run in platform.api.runs("check_consistency") if run.run_id not in before]
-        return None if any(run.well for run in runs) else f"{runs}"
+        return None if any(run.well for run in checks()) else f"{checks()}"
 
     platform.wait(followed, "the check of the hour", PATIENCE_S)
     platform.api.pause("check_consistency")  # other tests compact too
-    (run,) = [run for run in platform.api.runs("check_consistency") if run.run_id not in before]
+    (run,) = checks()
     assert run.run_type.startswith("asset"), run
     print(f"the check of {key}: {run}", flush=True)
 
