@@ -140,8 +140,8 @@ def test_a_broker_maps_the_archive_of_its_classes(kafka_broker: KafkaBroker) -> 
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> Iterator[KafkaBroker]:
-    """A broker that was never started, with a jar that is newer than the archive's, and no archive
-    beside its jars."""
+    """A broker that was never started, without an archive. One of its jars is newer than that of
+    set-up's archive."""
     server = KafkaBroker(tmp_path / "state")
     first, *others = sorted(
         server.settings.kafka_jars.glob("*.jar"), key=lambda jar: jar.stat().st_size
@@ -181,7 +181,7 @@ def test_an_archive_that_was_damaged_is_forgotten_where_a_log_is_formatted(
     archive.unlink()
     archive.write_bytes(whole[:middle] + some + whole[middle + len(some) :])
     stopped.data.mkdir()
-    with pytest.raises(ServerError, match="Java refuses it"):
+    with pytest.raises(kafka._Unfit, match="Java refuses it"):
         kafka._require_whole(stopped.settings, stopped.data, archive)
     kafka._prepare(stopped.settings, stopped.data, stopped.port, stopped.port + 1)
     assert kafka.archive_of(stopped.settings) is None
@@ -193,7 +193,7 @@ def test_an_archive_that_was_damaged_is_forgotten_where_a_log_is_formatted(
     ("java", "why"),
     [
         ("echo no heap >&2; exit 1", "no heap"),
-        ('case "$*" in *StorageTool*) exit 0; esac; exec sleep 60', ""),
+        ('case "$*" in *StorageTool*) exit 0; esac; exec sleep 60', "never answered"),
         ('case "$*" in *StorageTool*) exec sleep 60; esac', "timed out"),
         # it leaves a file, and does not map it
         (

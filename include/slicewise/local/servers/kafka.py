@@ -67,6 +67,10 @@ def service(settings: Settings, state: StateFolder, port: int, controller_port: 
     )
 
 
+class _Unfit(Exception):
+    """No archive can be made of a broker's classes, or it would be of no use."""
+
+
 def archive_of(settings: Settings) -> Path | None:
     """The archive of a broker's classes, if one stands whole. Java goes on without it where jars or
     Java are others; it would die of one that was cut short, so that its size is in its name."""
@@ -103,10 +107,11 @@ def make_archive(settings: Settings) -> None:
                 os.fsync(written.fileno())
             size = part.stat().st_size
             part.rename(part.with_name(f"{settings.kafka_jars.name}-{size}.jsa"))
-        except (ServerError, OSError, subprocess.TimeoutExpired) as error:
+        except (_Unfit, ServerError, OSError, subprocess.TimeoutExpired) as error:
+            where = (error.where if isinstance(error, ServerError) else "") or str(error)
             raise ServerError(
                 "no archive of the broker's classes could be made",
-                where=str((error.where if isinstance(error, ServerError) else "") or error).strip(),
+                where=where.strip(),
                 next_step="none is needed: brokers start without it, and take longer",
             ) from error
         finally:
@@ -114,12 +119,12 @@ def make_archive(settings: Settings) -> None:
 
 
 def _require_whole(settings: Settings, folder: Path, archive: Path) -> None:
-    """Raises ServerError where a JVM that may not go on without the archive refuses it."""
+    """Raises _Unfit where a JVM that may not go on without the archive refuses it."""
     demanding = ("-Xshare:on", "-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={archive}")
     java = [*_java(settings, folder, *demanding), "-version"]
     done = subprocess.run(java, capture_output=True, text=True, timeout=LIVE_S, check=False)
     if done.returncode:
-        raise ServerError("Java refuses it", where=(done.stdout + done.stderr)[-1000:])
+        raise _Unfit(f"Java refuses it: {(done.stdout + done.stderr)[-1000:]}")
 
 
 def _forget_archive(settings: Settings) -> None:
@@ -135,7 +140,8 @@ def _live_once(argv: list[str], port: int, log: Path) -> None:
             until_s = time.monotonic() + LIVE_S
             while health.kafka(port) is not None:
                 if process.poll() is not None or time.monotonic() > until_s:
-                    raise ServerError("it never answered", where=log.read_text()[-1000:])
+                    output = log.read_text(errors="replace")[-1000:]
+                    raise _Unfit(f"its broker never answered: {output}")
                 time.sleep(0.1)
             process.terminate()
             process.wait(LIVE_S)
