@@ -169,7 +169,11 @@ def _judged(
     report = summary(outcome, hour)
     append(catalog, CHECKS, rows_of(outcome))
     if given.docs is not None:
-        report["docs"] = str(pages.build(validation, given.docs))
+        try:
+            report["docs"] = str(pages.build(validation, given.docs))
+        except Exception as error:  # noqa: BLE001  # a full disk; what was judged is told all the same
+            why = f"its data docs could not be built: {_failed(error)}"
+            report |= {"outcome": "not_made", "why": "; ".join(filter(None, (report["why"], why)))}
     return report
 
 

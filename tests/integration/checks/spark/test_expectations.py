@@ -238,6 +238,14 @@ def test_the_job_judges_what_is_deployed_and_leaves_rows_and_pages(
         settings, clock, spark, "2026-02-01T00",
     )  # fmt: skip
     assert nothing["critical"] == 0, "an hour without events breaks nothing that is critical"
+
+    def full(*_: object) -> Path:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(pages, "build", full)
+    undocumented = expect._judged(given, settings, clock, spark, "2026-01-02T06")
+    assert (undocumented["outcome"], undocumented["critical"]) == ("not_made", 1)
+    assert "data docs could not be built: OSError: No space left" in undocumented["why"]
     # 06 was judged above, and so were the hours before by tests before; nothing came after it
     late = orders(BAD_HOUR + 2, 3, planted=False)
     archive(catalog, DEPLOYMENT.source("orders"), TOPIC, 2, late, [], (BAD_HOUR + 3) * HOUR_US)
