@@ -2,10 +2,10 @@
 
 After each compaction: Great Expectations judges the hour that was compacted, in Spark, where the
 archive lies. With it those of the day before that have events, and that nobody has judged; another
-one is judged by a run with the param `hour`. Of each source: its
-columns, nulls, ranges and categories, the share of bad records, the lateness, and the volume beside
-the hours before. Of each view: nulls and ranges of its features, and the distance of their
-distributions from those of the same hour of the day before.
+one is judged by a run with the param `hour`. Of each source: its columns, nulls, ranges and
+categories, the share of bad records, the lateness, and the volume beside the hours before. Of each
+view: nulls and ranges of its features, and the distance of their distributions from those of the
+same hour of the day before.
 Definitions add expectations with `expect=[…]`, and so do suite files in the project's folder
 `expectations`. `slicewise expectations` lists all of them.
 

@@ -172,8 +172,11 @@ def test_a_broker_whose_jars_are_others_than_the_archives_starts_without_it(
 
 
 def test_an_archive_that_was_damaged_is_forgotten_where_a_log_is_formatted(
-    stopped: KafkaBroker,
+    stopped: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
     kafka.make_archive(stopped.settings)
     archive = kafka.archive_of(stopped.settings)
     assert archive is not None
@@ -187,6 +190,7 @@ def test_an_archive_that_was_damaged_is_forgotten_where_a_log_is_formatted(
     assert kafka.archive_of(stopped.settings) is None
     archive.write_bytes(whole[:middle])
     assert kafka.archive_of(stopped.settings) is None, "one that was cut short is none"
+    assert not list(here.iterdir()), "a report of Java's death where a person works"
 
 
 @pytest.mark.parametrize(

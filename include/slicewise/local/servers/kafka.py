@@ -122,7 +122,10 @@ def _require_whole(settings: Settings, folder: Path, archive: Path) -> None:
     """Raises _Unfit where a JVM that may not go on without the archive refuses it."""
     demanding = ("-Xshare:on", "-XX:+VerifySharedSpaces", f"-XX:SharedArchiveFile={archive}")
     java = [*_java(settings, folder, *demanding), "-version"]
-    done = subprocess.run(java, capture_output=True, text=True, timeout=LIVE_S, check=False)
+    # a JVM that dies leaves its report where it runs
+    done = subprocess.run(
+        java, cwd=folder, capture_output=True, text=True, timeout=LIVE_S, check=False
+    )
     if done.returncode:
         raise _Unfit(f"Java refuses it: {(done.stdout + done.stderr)[-1000:]}")
 
@@ -135,7 +138,7 @@ def _forget_archive(settings: Settings) -> None:
 def _live_once(argv: list[str], port: int, log: Path) -> None:
     """A broker's life, from its start to its first answer."""
     with log.open("wb") as written:
-        process = subprocess.Popen(argv, stdout=written, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(argv, cwd=log.parent, stdout=written, stderr=subprocess.STDOUT)
         try:
             until_s = time.monotonic() + LIVE_S
             while health.kafka(port) is not None:
@@ -239,6 +242,7 @@ def _formatted(
     try:
         return subprocess.run(
             [*_java(settings, folder), *tool, f"--cluster-id={cluster}", "-c", str(server)],
+            cwd=folder,  # a JVM that dies leaves its report where it runs
             capture_output=True,
             text=True,
             timeout=FORMAT_S,
