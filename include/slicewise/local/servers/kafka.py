@@ -96,7 +96,8 @@ def make_archive(settings: Settings) -> None:
     part = settings.kafka_jars.with_name(f"{settings.kafka_jars.name}.jsa.{os.getpid()}.part")
     with tempfile.TemporaryDirectory(prefix="slicewise-broker-") as made:
         folder = Path(made)
-        port, controller_port = ports.choose(), ports.choose()
+        port = ports.choose()
+        controller_port = ports.choose(taken=(port,))
         try:
             _prepare(settings, folder, port, controller_port)
             leaving = (f"-XX:ArchiveClassesAtExit={part}", "-XX:TieredStopAtLevel=1")
