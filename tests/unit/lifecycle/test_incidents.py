@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.lifecycle.health.alerts import Alert, alert, deadline_alert, matter_alert
+from slicewise.lifecycle.health.alerts import Alert, Matter, alert, deadline_alert, matter_alert
 from slicewise.lifecycle.incidents import (
     KEPT_US,
     Incident,
@@ -103,6 +103,25 @@ def test_what_settles_ends_what_is_open_and_only_once() -> None:
     assert page.runbook.endswith("docs/runbook.md#an-incident-is-over")
     assert settled(before, lambda one: one.key == page.key, NOW)[1] == ()
     assert [one.key for one in before if one.is_open] == ["driver.tail"]
+
+
+@pytest.mark.parametrize(
+    ("matter", "cause", "event"),
+    [
+        ("broker_away", "broker", "broker_back"),
+        ("driver_lost", "driver.tail", "driver_well"),
+        ("lagging", "lag.payments", "stream_caught_up"),
+        ("store", "store", "incident_over"),
+    ],
+)
+def test_an_incident_is_over_by_the_same_word_whoever_saw_it_first(
+    matter: Matter, cause: str, event: str
+) -> None:
+    before, _ = met((), matter_alert(matter, "d", "t", "r", ["x"], cause=cause), NOW, AGAIN_US)
+    # what follows from it is met meanwhile, and joins it
+    before, _ = met(before, matter_alert("stream", "d", "t", "r", [], cause=cause), NOW, AGAIN_US)
+    _, (page,) = settled(before, everything, NOW + SECOND_US)
+    assert (page.event, page.key, page.over) == (event, cause, True)
 
 
 def test_a_fault_that_comes_back_is_another_incident() -> None:

@@ -238,6 +238,12 @@ MATTERS: Mapping[Matter, _Words] = {
     "alerts": _Words("alert_test", "alerts-and-where-they-go", "nothing is wrong", "info", ""),
 }
 _OVER: tuple[Event, ...] = ("driver_well", "broker_back", "stream_caught_up", "incident_over")
+_OVER_OF: Mapping[str, Matter] = {
+    "driver": "driver_well",
+    "broker": "broker_back",
+    "lag": "caught_up",
+}
+"""First part of a cause -> the word that says it is over, whoever saw that first."""
 _FULL = "No space left on device"
 """Words of an operating system, and of a JVM, about a full disk."""
 _LONGEST_REASON, _LONGEST = 300, 900
@@ -463,13 +469,14 @@ def deadline_alert(dag: str, run: str, deadline: str, *, runbook_base: str = "")
 
 def over_alert(alert: Alert, history: str) -> Alert:
     """Word that the incident of an alert is over. history: how long it was open, in words."""
-    words = MATTERS["over"]
+    matter = _OVER_OF.get(alert.key.partition(".")[0], "over")
+    words = MATTERS[matter]
     base = alert.runbook.partition(RUNBOOK)[0]
     return replace(
         alert,
         event=words.event,
         error=f"{words.message}, after {history}: {alert.error}",
-        runbook=runbook_link("over", base),
+        runbook=runbook_link(matter, base),
         cause=alert.key,
         severity=words.severity,
         attempts="",
