@@ -18,7 +18,7 @@ PACKAGE = ROOT / "include" / "slicewise"
 # Left may be imported by right, never back. Within one tuple the parts may import each other,
 # except in SIBLINGS.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "extras", "hints", "names", "calls", "settings", "clock", "log"),
+    ("errors", "extras", "hints", "names", "calls", "settings", "clock", "log", "java", "arrow"),
     ("windows", "aggregates"),
     ("client",),
     ("offsets",),

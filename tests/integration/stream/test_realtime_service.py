@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import redis
 
 from slicewise.local.servers import control, stream
 from slicewise.local.servers import redis as redis_server
+from slicewise.local.servers.process import marked as marked_processes
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -95,6 +97,7 @@ def test_an_event_is_visible_at_once_and_counts_once_whatever_is_killed(platform
     right(platform)
     platform.start_stream()
     platform.wait_realtime("plays")
+    assert not with_pandas(platform), "it costs half a second of a start, and 40 MB"
 
     # both killed in the middle of what they do; each by itself: make test-drills
     produce_for(platform, 1, rng)
@@ -166,6 +169,19 @@ def produce_for(platform: Stack, seconds: float, rng: random.Random) -> None:
 
 
 _PROBES = itertools.count()
+
+
+def with_pandas(platform: Stack) -> list[str]:
+    """Python's processes of both lanes that have imported pandas."""
+    begun = [
+        birth
+        for name in (stream.NAME, stream.REALTIME)
+        for birth in marked_processes(platform.settings.state_dir, name)
+    ]
+    pythons = {birth.pid for birth in begun if "python" in psutil.Process(birth.pid).name()}
+    assert len(pythons) > 3, "two drivers, what forks workers, and one of them"
+    maps = {pid: Path(f"/proc/{pid}/maps").read_text() for pid in pythons}
+    return [f"{psutil.Process(pid).cmdline()}" for pid, text in maps.items() if "/pandas/" in text]
 
 
 def visible_ms(platform: Stack) -> float:

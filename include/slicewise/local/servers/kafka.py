@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from slicewise.errors import ServerError
+from slicewise.java import LATE_COMPILER
 from slicewise.local.servers import health, ports
 from slicewise.local.servers.ports import HOST
 from slicewise.local.servers.service import Service
@@ -164,6 +165,7 @@ def _java(settings: Settings, folder: Path, *options: str) -> tuple[str, ...]:
         "-XX:+UseSerialGC",
         "-Xms128m",
         "-Xmx512m",
+        *LATE_COMPILER,
         *(options or mapped),
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         "-cp",

@@ -6,12 +6,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slicewise.errors import NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
-from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import Source
 from slicewise.lifecycle import supervision
 from slicewise.lifecycle.supervision import Patience
 from slicewise.local.servers import control, drivers
@@ -20,13 +18,15 @@ from slicewise.local.servers.process import Birth
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import Progress, event, warning
-from slicewise.offsets.vector import OffsetVector, joined
 from slicewise.settings import Settings
-from slicewise.stores.log.topics import KafkaLog
-from slicewise.stores.online.operations.connecting import ReadMetadata
-from slicewise.stores.online.operations.deploying import ReadManifest
-from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.redis.status import record_instants
+
+# What is deployed is read with libraries that take a second to import, of which the watch's command
+# needs none before the driver that was lost has begun.
+if TYPE_CHECKING:
+    from slicewise.features.plan.deployment import Deployment
+    from slicewise.features.plan.unit import Source
+    from slicewise.offsets.vector import OffsetVector
 
 NAME = "stream"
 EMIT = "emit"
@@ -151,6 +151,11 @@ def probed(settings: Settings) -> bool:
 
 
 def _deployed(settings: Settings) -> Deployment | None:
+    from slicewise.features.plan.deployment import Deployment
+    from slicewise.stores.online.operations.connecting import ReadMetadata
+    from slicewise.stores.online.operations.deploying import ReadManifest
+    from slicewise.stores.online.redis import open_store
+
     store = open_store(settings.redis_url)
     try:
         metadata = store.run(ReadMetadata())
@@ -221,6 +226,9 @@ def restart(settings: Settings, names: Collection[str]) -> None:
 def await_applied(settings: Settings, wait_s: float, notify: Callable[[str], None]) -> int:
     """Waits until all that the log holds now is applied; how many events that were. Raises
     ServerError after wait_s: the drivers go on."""
+    from slicewise.offsets.vector import joined
+    from slicewise.stores.log.topics import KafkaLog
+
     with KafkaLog(settings.kafka_bootstrap) as log:
         topics = sorted({source.topic for source in _sources(settings)})
         ends = joined(map(log.latest, topics))
@@ -254,6 +262,9 @@ def _sources(settings: Settings) -> tuple[Source, ...]:
 
 def _behind(settings: Settings, ends: OffsetVector) -> int:
     """Events below these offsets that are not applied yet."""
+    from slicewise.stores.online.operations.connecting import ReadMetadata
+    from slicewise.stores.online.redis import open_store
+
     store = open_store(settings.redis_url)
     try:
         committed = store.run(ReadMetadata()).committed

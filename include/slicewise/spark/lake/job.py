@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slicewise.arrow import without_pandas
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle.lineage.steps import Scope
@@ -58,7 +59,7 @@ def run_job(
     settings, clock = Settings.load(), SystemClock()
     with (
         lineage_of(settings, name, clock) as lineage,
-        session_of(settings, name, (*_ALL, *imports)) as session,
+        session_of(settings, name, (*_ALL, *imports), pandas=False) as session,
     ):
         from slicewise.spark.lake.context import Context
         from slicewise.stores.lake.catalog import open_catalog
@@ -97,14 +98,17 @@ def give_way() -> None:
 
 
 @contextmanager
-def session_of(settings: Settings, name: str, imports: Sequence[str]) -> Iterator[SparkSession]:
-    """A job's session, with these modules imported meanwhile; stopped afterwards."""
+def session_of(
+    settings: Settings, name: str, imports: Sequence[str], *, pandas: bool = True
+) -> Iterator[SparkSession]:
+    """A job's session, with these modules imported meanwhile; stopped afterwards. pandas: whether
+    it makes frames of pandas."""
     give_way()
     # what is imported stays: to look through it again and again is a tenth of its cost
     gc.disable()
     with ThreadPoolExecutor(1) as pool:
         # the session is made in this thread: Spark's settings are those of the thread that made it
-        imported = pool.submit(_import, imports)
+        imported = pool.submit(_import, imports, pandas=pandas)
         session = job_session(settings, f"slicewise-{name}")
         try:
             imported.result()
@@ -116,7 +120,9 @@ def session_of(settings: Settings, name: str, imports: Sequence[str]) -> Iterato
             session.stop()
 
 
-def _import(names: Sequence[str]) -> None:
+def _import(names: Sequence[str], *, pandas: bool) -> None:
+    if not pandas:
+        without_pandas()
     for name in names:
         importlib.import_module(name)
 

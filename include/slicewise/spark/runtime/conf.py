@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from slicewise.java import LATE_COMPILER
 from slicewise.settings import Settings
 from slicewise.spark.runtime.classes import sharing
 
@@ -27,7 +28,10 @@ _SHORT = f"-XX:TieredStopAtLevel=1 {_ROOM}"
 # a second: the second compiler is for the first alone (docs/adr/0088).
 SECOND_COMPILER = Path(__file__).with_name("second_compiler.json")
 # Java begins with a 64th of the machine's memory, whoever needs it.
-_LONG = f'-Xms128m -XX:+UnlockDiagnosticVMOptions "-XX:CompilerDirectivesFile={SECOND_COMPILER}" {_ROOM}'
+_LONG = (
+    f'-Xms128m -XX:+UnlockDiagnosticVMOptions "-XX:CompilerDirectivesFile={SECOND_COMPILER}" '
+    f"{' '.join(LATE_COMPILER)} {_ROOM}"
+)
 
 # Spark starts with no less than 470 MB at most; this one starts with less, and gives back what it
 # does not need.

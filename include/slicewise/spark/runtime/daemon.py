@@ -12,6 +12,8 @@ import gc
 import importlib
 import sys
 
+from slicewise.arrow import without_pandas
+
 _ARCHIVES = (".zip", ".jar")
 _WARM = ("numpy", "pyarrow", "pyarrow.compute", "slicewise.spark.runtime.worker")
 YOUNG = 100_000
@@ -33,6 +35,7 @@ def main() -> None:
     daemon = importlib.import_module("pyspark.daemon")
     for name in _WARM:
         importlib.import_module(name)
+    without_pandas()
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG)

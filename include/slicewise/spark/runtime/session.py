@@ -8,15 +8,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from slicewise.arrow import without_pandas
 from slicewise.settings import Settings
 from slicewise.spark.runtime.classes import surviving
 from slicewise.spark.runtime.conf import job_conf, realtime_conf, stream_conf
 from slicewise.spark.runtime.daemon import YOUNG as YOUNG
+from slicewise.spark.runtime.lean import lean
 
 
 def stream_session(settings: Settings, cores: int = 2) -> SparkSession:
     """The session of a stream driver: `cores` task slots, a failed task is tried four times."""
     name = "slicewise-stream"
+    without_pandas()
     with surviving(settings, name):
         return _session(settings, name, f"local[{cores},4]", stream_conf(settings))
 
@@ -26,6 +29,7 @@ def realtime_session(settings: Settings, slots: int) -> SparkSession:
     query's failure: what a writer may do twice it does itself, and all else is planned anew from
     the metadata."""
     name = "slicewise-realtime"
+    without_pandas()
     with surviving(settings, name):
         return _session(settings, name, f"local[{slots},1]", realtime_conf(settings))
 
@@ -47,6 +51,7 @@ def job_session(settings: Settings, name: str, cores: int = 2) -> SparkSession:
 
 
 def _session(settings: Settings, name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+    lean()
     # Workers are started by the JVM, which reads this when it is launched.
     os.environ["PYSPARK_PYTHON"] = str(settings.spark_python)
     (settings.state_dir / "spark" / "tmp").mkdir(parents=True, exist_ok=True)
