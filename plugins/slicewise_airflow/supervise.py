@@ -246,7 +246,8 @@ class Supervisor:
 
     async def _undo(self, name: str, fault: str) -> None:
         before = self._deployments
-        output, error = await self._command("rollback", "--json", "--version", str(before.version))
+        words = ("--version", str(before.version), "--by", _instance(self.named).dag_id)
+        output, error = await self._command("rollback", "--json", *words)
         now_us = time.time_ns() // 1_000
         log_event("deployment_undone", version=before.version, driver=name, error=error)
         if error:

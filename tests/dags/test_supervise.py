@@ -200,7 +200,7 @@ def test_a_deployment_under_which_a_driver_does_not_live_is_undone_and_told_once
     calls = program(tmp_path, prints=json.dumps(UNDONE))
     lost_under_another(state, starts=2)
     looked(1, BAD)
-    assert calls.read_text() == "rollback --json --version 7\n"
+    assert calls.read_text() == "rollback --json --version 7 --by ingest_stream\n"
     (alert,) = (line for line in caplog.messages if line.startswith("deployment_undone dag="))
     assert (
         "a deployment was undone: version 7, under which the micro-batch lane did not live: its "
@@ -211,7 +211,7 @@ def test_a_deployment_under_which_a_driver_does_not_live_is_undone_and_told_once
     kept = drivers.kept_deployments(state)
     assert (kept.version, kept.undone_version, kept.undone) == (8, 7, "its process is gone")
     looked(1, BACK)  # by another watch: the driver is due at once, and nothing is undone again
-    assert calls.read_text() == "rollback --json --version 7\nstream ensure\n"
+    assert calls.read_text() == "rollback --json --version 7 --by ingest_stream\nstream ensure\n"
 
 
 @pytest.mark.parametrize("starts", [0, 1])
@@ -233,7 +233,7 @@ def test_a_deployment_that_cannot_be_undone_is_left_with_the_reason(
     lost_under_another(state, starts=2)
     looked(1, BAD)
     looked(1, BAD)
-    assert calls.read_text() == "rollback --json --version 7\n", "once"
+    assert calls.read_text() == "rollback --json --version 7 --by ingest_stream\n", "once"
     [finding] = [one for one in drivers.findings(Settings.load(), 0) if one.part == "deployment"]
     assert "it could not be undone: slicewise rollback: a schema changed since" in finding.text
     assert finding.now

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from slicewise.errors import NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
+from slicewise.local.registry import read_registry as read_registry
+from slicewise.local.registry import register, who
 from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
@@ -79,12 +81,18 @@ def in_effect(settings: Settings, store: OnlineStore) -> Current:
 
 
 def deploy(
-    settings: Settings, store: OnlineStore, deployment: Deployment, deployment_version: int
+    settings: Settings,
+    store: OnlineStore,
+    deployment: Deployment,
+    deployment_version: int,
+    *,
+    by: str = "",
+    how: str = "apply",
 ) -> StoreMetadata:
     """Deploys; topics that do not exist are made. The metadata afterwards.
 
     deployment_version: the one that the plan was made under; DeploymentSuperseded when somebody
-    deployed since.
+    deployed since. by, how: the person or program that deploys, and its command, for the history.
     """
     with KafkaLog(settings.kafka_bootstrap) as log:
         for source in deployment.sources:
@@ -96,6 +104,8 @@ def deploy(
     metadata = with_probes_ready(
         store, deployment, store.run(Deploy(deployment, deployment_version, topics, first))
     )
+    if metadata.deployment_version != deployment_version:
+        register(settings, metadata, deployment, by=by or who(), how=how)
     try:
         # drivers that nobody wanted before have time to start
         record_instants(settings.redis_url, [DEPLOYED])

@@ -14,6 +14,11 @@ from slicewise.local import deploy
 from slicewise.local.servers import drivers
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.stores.lake.registered import PART, registered_of
+from slicewise.stores.lake.registry import enter
+from slicewise.stores.online.operations.deploying import ReadManifest
+from slicewise.stores.online.redis.status import read_part, record_part
 from tests.support.platform.servers import KafkaBroker, RedisServer
 
 VIEW = """
@@ -70,11 +75,22 @@ class Platform:
             StateFolder(self.settings.state_dir), Deployments(good=digest, good_version=version)
         )
 
-    def rollback(self, *words: str) -> tuple[int, str]:
-        """Runs the command; its exit code and what it printed."""
-        code = main(["rollback", *words])
+    def runs(self, *words: str) -> tuple[int, str]:
+        """Runs a command; its exit code and what it printed."""
+        code = main(words)
         printed = self.out.readouterr()
         return code, printed.out + printed.err
+
+    def rollback(self, *words: str) -> tuple[int, str]:
+        """Runs the command; its exit code and what it printed."""
+        return self.runs("rollback", *words)
+
+    def history(self, *words: str) -> dict[str, Any]:
+        """The object that `slicewise history` prints."""
+        code, printed = self.runs("history", *words, "--json")
+        assert code == 0, printed
+        shown: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        return shown
 
 
 @pytest.fixture
@@ -153,3 +169,60 @@ def test_without_a_deployment_that_is_known_to_be_good_the_error_says_what_to_do
     assert "no deployment is known under which all drivers were well" in printed
     assert "slicewise apply --remove" in printed
     assert platform.stands[0] == version
+
+
+def test_the_history_says_who_deployed_what_and_all_that_a_name_has_meant(
+    platform: Platform,
+) -> None:
+    first = platform.deploys(PLAYS)
+    platform.good()
+    second = platform.deploys(PLAYS, MORE)
+    assert platform.deploys(PLAYS, MORE) == second, "nothing changed: no deployment"
+    assert platform.rollback("--by", "on call")[0] == 0
+    shown = platform.history()
+    assert [(one["version"], one["how"]) for one in shown["deployments"]] == [
+        (first, "apply"),
+        (second, "apply"),
+        (second + 1, "rollback"),
+    ]
+    assert shown["deployments"][2]["by"] == "on call"
+    assert all(one["by"] and one["at_us"] for one in shown["deployments"])
+    assert [
+        [(change["name"], change["effect"]) for change in one["changes"]]
+        for one in shown["deployments"]
+    ] == [
+        [("plays", "new"), ("listening", "new")],
+        [("longest", "new")],
+        [("longest", "removed")],
+    ]
+    (longest,) = platform.history("longest")["versions"]
+    assert (longest["deployment_version"], longest["until_us"]) == (
+        second,
+        shown["deployments"][2]["at_us"],
+    )
+    assert platform.history("listening")["versions"][0]["until_us"] is None
+
+    # the archive keeps them when the store says them no more
+    catalog = open_catalog(platform.settings)
+    given = registered_of(read_part(platform.settings.redis_url, PART)[0])
+    with deploy.connected(platform.settings) as store:
+        for count in (3, 0):
+            assert enter(catalog, given, lambda of: store.run(ReadManifest(of))) == count
+    record_part(platform.settings.redis_url, PART, "[]")
+    assert platform.history() == shown
+    assert len(platform.history("--limit", "1")["deployments"]) == 1
+
+
+def test_a_deployment_that_nobody_registered_is_in_the_history_all_the_same(
+    platform: Platform,
+) -> None:
+    version = platform.deploys(PLAYS)
+    record_part(platform.settings.redis_url, PART, "none of ours")
+    (one,) = platform.history()["deployments"]
+    assert (one["version"], one["by"], one["how"]) == (version, "", "")
+    code, printed = platform.runs("history", "listning")
+    assert code == 1
+    assert "did you mean listening?" in printed
+    code, printed = platform.runs("history", "--limit", "-1")
+    assert code == 1
+    assert "0 or more" in printed

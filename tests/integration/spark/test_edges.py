@@ -15,6 +15,7 @@ import pytest
 import slicewise as sw
 from slicewise.cli import main
 from slicewise.errors import BadRequest, DataLoss
+from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.spark.lake.maintain import Maintenance
@@ -22,6 +23,7 @@ from slicewise.stores.lake.archive import load, scan_events
 from slicewise.stores.lake.gaps import accepted
 from slicewise.stores.lake.policy import Policies
 from slicewise.stores.lake.records import append, records
+from slicewise.stores.lake.registry import entries
 from slicewise.stores.lake.schemas import COMMITTED, RUNS
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.readiness import MarkReady
@@ -287,6 +289,18 @@ def test_a_dry_run_says_what_a_run_then_does_and_changes_nothing(shared: Lake) -
                 shared.clock,
                 only=["log.plannedd"],
             ).run()
+
+
+def test_a_compaction_enters_the_deployment_once_with_its_definitions(shared: Lake) -> None:
+    shared.topic("entered")
+    deployment = shared.deploy(view(shared, "entered"))
+    for _ in range(2):
+        with shared.context() as context:
+            compact(context, Request(over(3) // HOUR_US))
+            entered = [of for of in entries(context.catalog) if of.of.digest == deployment.digest]
+            version = context.metadata.deployment_version
+        assert [of.of.version for of in entered] == [version]
+        assert Deployment.from_json(entered[0].manifest) == deployment
 
 
 def test_committed_offsets_are_recorded_by_time_and_a_rerun_records_nothing(shared: Lake) -> None:

@@ -46,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-wait", action="store_true", help="do not wait for the history of new views"
     )
     parser.add_argument(
+        "--by", default="", metavar="NAME", help="who deploys, for slicewise history (default: you)"
+    )
+    parser.add_argument(
         "--remove", action="store_true", help="allow views to go that the project no longer has"
     )
 
@@ -100,7 +103,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 where=str(settings.definitions),
                 next_step="put it back, or remove it for good: slicewise apply --remove",
             )
-        metadata = deploy.deploy(settings, store, whole, current.metadata.deployment_version)
+        metadata = deploy.deploy(
+            settings, store, whole, current.metadata.deployment_version, by=arguments.by
+        )
         if whole.opening:
             names = whole.opening
             notify(

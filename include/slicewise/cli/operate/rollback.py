@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", action="store_true", help="show the plan, and change nothing")
     parser.add_argument("--version", type=int, help="the deployment version that is to be undone")
+    parser.add_argument(
+        "--by", default="", metavar="NAME", help="who does so, for slicewise history (default: you)"
+    )
     parser.add_argument("--json", action="store_true", help="print the outcome for programs")
 
 
@@ -70,7 +73,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             notify(f"{change.kind:<10} {change.view:<24} {change.reason}")
         refuse_changed_schemas(now, good)
         if good != now and not arguments.plan:
-            metadata = deploy.deploy(settings, store, good, version)
+            metadata = deploy.deploy(
+                settings, store, good, version, by=arguments.by, how="rollback"
+            )
             version = metadata.deployment_version
             left = deploy.building(good, metadata)
         else:

@@ -52,7 +52,10 @@ STATUS_KEY = Key(
     "(fields of "
     "`slicewise.offsets.gaps.AcceptedGap`); `building`: unit -> what its build waits for (`text`, "
     "`at_us`); `alerts`: a JSON "
-    "list of incidents (fields of `slicewise.lifecycle.incidents.Incident`); parts `deployed`, `ensured:<driver>`, `started:<driver>`: an "
+    "list of incidents (fields of `slicewise.lifecycle.incidents.Incident`); `registered`: a "
+    "JSON list of the newest deployments (fields of "
+    "`slicewise.stores.lake.registered.Registered`); parts `deployed`, "
+    "`ensured:<driver>`, `started:<driver>`: an "
     "instant, in "
     "microseconds by the store's clock, as decimal digits",
 )

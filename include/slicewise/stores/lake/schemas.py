@@ -255,3 +255,21 @@ DATASETS = Table(
         Column("rows", LongType()),
     ),
 )
+# Written by the hourly compaction: a row per deployment, with its definitions.
+DEPLOYMENTS = Table(
+    OPS,
+    "deployments",
+    (
+        Column("generation", LongType(), True),
+        Column("epoch", LongType(), True, "the deployment's version"),
+        Column(
+            "time",
+            TimestamptzType(),
+            True,
+            "when it was made, by the clock of who made it; when it was entered where nobody said",
+        ),
+        *_texts("deployed_by command"),
+        Column("digest", StringType(), True, "of the manifest"),
+        Column("manifest", StringType(), True, "the deployment's JSON"),
+    ),
+)

@@ -20,6 +20,11 @@ from slicewise.features.plan.changes.costs import (
     row_bytes,
 )
 from slicewise.features.plan.changes.differences import differences
+from slicewise.features.plan.changes.history import Changed as Changed
+from slicewise.features.plan.changes.history import Stood as Stood
+from slicewise.features.plan.changes.history import Version as Version
+from slicewise.features.plan.changes.history import changed as changed
+from slicewise.features.plan.changes.history import versions as versions
 from slicewise.features.plan.changes.reads import WindowReads, window_reads
 from slicewise.features.plan.changes.schema_change import refusals, reread, schema_changes
 from slicewise.features.plan.deployment import Deployment

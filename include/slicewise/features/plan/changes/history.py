@@ -1,0 +1,226 @@
+"""All that a name has meant: its versions, from which deployment on each stood, and what changed.
+
+Of deployments that stood one after another, in the order in which they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from slicewise.features import own
+from slicewise.features.plan.build import unit_to_json
+from slicewise.features.plan.changes.differences import differences
+from slicewise.features.plan.changes.schema_change import schema_changes
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import PlannedFeature, Source, StorageUnit, plain, source_to_json
+from slicewise.names import unknown
+
+Kind = Literal["source", "view", "feature set", "leaderboard"]
+Effect = Literal["new", "changed", "removed"]
+_KINDS: tuple[Kind, ...] = ("source", "view", "feature set", "leaderboard")
+_UNSAID = "it is defined otherwise"
+
+
+@dataclass(frozen=True)
+class Stood:
+    """A deployment that stood until the next one was made."""
+
+    version: int
+    at_us: int
+    """Time at which it was made, in microseconds."""
+    by: str
+    how: str
+    deployment: Deployment
+
+
+@dataclass(frozen=True)
+class Version:
+    """A definition as it was from one deployment until another changed or removed it."""
+
+    name: str
+    kind: Kind
+    number: int
+    """Counts the definitions that the name has had, from 1; one that comes back counts again."""
+    deployment_version: int
+    """Version of the deployment that brought it."""
+    at_us: int
+    by: str
+    how: str
+    owner: str
+    differences: tuple[str, ...]
+    """Differences from the definition before; none of the first."""
+    until_us: int | None = None
+    """Time at which another came, or it was removed; None: it stands."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A name that a deployment brought, changed or removed."""
+
+    name: str
+    kind: Kind
+    effect: Effect
+    differences: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def changed(now: Deployment, then: Deployment | None) -> tuple[Changed, ...]:
+    """The names that `now` brought, changed or removed, sources first. then: the one before."""
+    result: list[Changed] = []
+    for kind in _KINDS:
+        new = _definitions(now, kind)
+        old = {} if then is None else _definitions(then, kind)
+        for name in dict.fromkeys((*new, *old)):
+            if name not in old:
+                result.append(Changed(name, kind, "new"))
+            elif name not in new:
+                result.append(Changed(name, kind, "removed"))
+            elif new[name] != old[name]:
+                assert then is not None
+                words = tuple(dict.fromkeys(_differences(kind, name, now, then))) or (_UNSAID,)
+                result.append(Changed(name, kind, "changed", words))
+    return tuple(result)
+
+
+def versions(stood: Sequence[Stood], name: str) -> tuple[Version, ...]:
+    """The versions of a name, the oldest first; of each kind that has had it.
+
+    Raises UnknownName, with the names that are near, where none was ever deployed.
+    """
+    result: list[Version] = []
+    names: set[str] = set()
+    for before, one in zip((None, *stood), stood, strict=False):
+        for change in changed(one.deployment, None if before is None else before.deployment):
+            names.add(change.name)
+            if change.name != name:
+                continue
+            result = [
+                replace(version, until_us=one.at_us)
+                if version.kind == change.kind and version.until_us is None
+                else version
+                for version in result
+            ]
+            if change.effect != "removed":
+                result.append(
+                    Version(
+                        name,
+                        change.kind,
+                        sum(version.kind == change.kind for version in result) + 1,
+                        one.version,
+                        one.at_us,
+                        one.by,
+                        one.how,
+                        _owner(one.deployment, change.kind, name),
+                        change.differences,
+                    )
+                )
+    if not result:
+        raise unknown("name", name, names)
+    return tuple(result)
+
+
+def _definitions(deployment: Deployment, kind: Kind) -> Mapping[str, object]:
+    """Name -> all that its definition says, in the order of the deployment."""
+    if kind == "source":
+        return {
+            # until which offsets an earlier schema holds is no part of what was declared
+            source.name: source_to_json(replace(source, earlier=()))
+            for source in deployment.sources
+            if source.name != own.SOURCE
+        }
+    if kind == "view":
+        return {
+            name: [unit_to_json(unit) for unit in deployment.view(name)]
+            for name in deployment.views
+        }
+    if kind == "feature set":
+        return {one.name: plain(one) for one in deployment.feature_sets}
+    return {one.name: plain(one) for one in deployment.leaderboards}
+
+
+def _owner(deployment: Deployment, kind: Kind, name: str) -> str:
+    owner = {
+        "source": lambda: deployment.source(name).owner,
+        "view": lambda: deployment.view(name)[0].owner,
+        "feature set": lambda: deployment.feature_set(name).owner,
+        "leaderboard": lambda: deployment.leaderboard(name).owner,
+    }[kind]()
+    return owner or ""
+
+
+def _differences(kind: Kind, name: str, now: Deployment, then: Deployment) -> Iterator[str]:
+    before, after = _owner(then, kind, name), _owner(now, kind, name)
+    if kind == "source":
+        yield from _of_source(now.source(name), then.source(name))
+    elif kind == "view":
+        yield from _of_view(name, now, then)
+    elif kind == "feature set":
+        sets = now.feature_set(name), then.feature_set(name)
+        yield from _members(sets[0].features, sets[1].features)
+        if dict(sets[0].defaults) != dict(sets[1].defaults):
+            yield "its defaults changed"
+        if sets[0].on_failure != sets[1].on_failure:
+            yield f"on_failure is {sets[0].on_failure}, was {sets[1].on_failure}"
+    else:
+        new, old = plain(now.leaderboard(name)), plain(then.leaderboard(name))
+        for option in ("view", "column", "k", "every_us", "topic", "correct_within_us"):
+            if new[option] != old[option]:
+                yield f"{option} is {new[option]}, was {old[option]}"
+    if before != after:
+        yield f"the owner is {after or 'nobody'}, was {before or 'nobody'}"
+
+
+def _of_source(now: Source, then: Source) -> Iterator[str]:
+    yield from schema_changes(now, then)
+    if now.dedupe != then.dedupe:
+        yield "which events come again is declared otherwise"
+    if now.registry != then.registry:
+        yield f"the registry is {now.registry}, was {then.registry}"
+
+
+def _of_view(name: str, now: Deployment, then: Deployment) -> Iterator[str]:
+    units, units_then = now.view(name), then.view(name)
+    features, features_then = _features(units), _features(units_then)
+    yield from _members(features, features_then)
+    for column in features:
+        if column in features_then:
+            text, text_then = _feature(features[column]), _feature(features_then[column])
+            if text != text_then:
+                yield f"{column} is {text}, was {text_then}"
+    for unit in units:
+        alike = [other for other in units_then if type(other) is type(unit)]
+        if alike and unit.storage_fingerprint not in {o.storage_fingerprint for o in alike}:
+            nearest = min(alike, key=lambda other: abs(other.slice_us - unit.slice_us))
+            yield from differences(
+                unit, now.source(unit.source), nearest, then.source(nearest.source)
+            )
+    published = {unit.emission for unit in units}, {unit.emission for unit in units_then}
+    if published[0] != published[1]:
+        yield "where it is published changed"
+
+
+def _features(units: Iterable[StorageUnit]) -> dict[str, PlannedFeature]:
+    return {feature.column: feature for unit in units for feature in unit.features}
+
+
+def _feature(feature: PlannedFeature) -> str:
+    return f"{feature.aggregate.describe()} over {feature.window.column_suffix()}"
+
+
+def _members(now: Iterable[str], then: Iterable[str]) -> Iterator[str]:
+    new, old = dict.fromkeys(now), dict.fromkeys(then)
+    for column in new:
+        if column not in old:
+            yield f"{column} is added"
+    for column in old:
+        if column not in new:
+            yield f"{column} is removed"
