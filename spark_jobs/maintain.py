@@ -33,7 +33,7 @@ def main() -> int:
         parser.error(f"--keep-days {given.keep_days}: a whole number from 1 to {MOST} is expected")
     to_stderr()
     settings, clock = Settings.load(), SystemClock()
-    with session_of(settings, "maintain", _IMPORTS) as session:
+    with session_of(settings, "maintain", _IMPORTS, pandas=False) as session:
         from slicewise.spark.lake.maintain import Maintenance
         from slicewise.stores.lake.catalog import open_catalog
         from slicewise.stores.lake.records import append

@@ -28,6 +28,7 @@ from slicewise.stores.lake.archive import (
 )
 from slicewise.stores.lake.catalog import Catalog, IcebergTable, open_catalog
 from slicewise.stores.lake.records import append
+from slicewise.stores.lake.registry import enter_if_possible
 from slicewise.stores.lake.schemas import RUNS
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import StoreMetadata
@@ -127,13 +128,20 @@ def why_not_clean(settings: Settings, hour: int, requested_us: int) -> str | Non
 
 
 def recorded(settings: Settings, clock: Clock) -> str:
-    """Enters a run that found nothing to do among all others; its id."""
+    """Enters a run that found nothing to do among all others, and deployments as a run does; its
+    id."""
     run_id = uuid4().hex
+    catalog = open_catalog(settings)
     append(
-        open_catalog(settings),
+        catalog,
         RUNS,
         [{"run_id": run_id, "job": "compact", "time": clock.now_us(), "outcome": "clean"}],
     )
+    store = open_store(settings.redis_url)
+    try:
+        enter_if_possible(catalog, store, settings.redis_url, clock.now_us())
+    finally:
+        store.close()
     return run_id
 
 

@@ -91,6 +91,9 @@ def begin(settings: Settings, planned: Sequence[UnitPlan]) -> list[str]:
                 renewal=Renewal(anew),
             )
         )
+        deploy.register(
+            settings, metadata, deployment.digest, current.metadata, by="", how="rebuild"
+        )
     event("rebuild_begun", units=len(anew), deployment_version=metadata.deployment_version)
     return [plan.view for plan in planned if plan.ready]
 

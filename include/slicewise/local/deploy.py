@@ -15,7 +15,7 @@ from slicewise.errors import NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
 from slicewise.local.registry import read_registry as read_registry
-from slicewise.local.registry import register, who
+from slicewise.local.registry import register as register
 from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
@@ -101,17 +101,26 @@ def deploy(
         # what it lost
         archived = None if store.run(ReadMetadata()).units else archived_by(settings)
         topics, first = beginnings(deployment, log, archived)
-    metadata = with_probes_ready(
-        store, deployment, store.run(Deploy(deployment, deployment_version, topics, first))
-    )
-    if metadata.deployment_version != deployment_version:
-        register(settings, metadata, deployment, by=by or who(), how=how)
+    before = store.run(ReadMetadata())
+    metadata = store.run(Deploy(deployment, deployment_version, topics, first))
+    register(settings, metadata, deployment.digest, before, by=by, how=how)
+    metadata = with_probes_ready(store, deployment, metadata)
     try:
         # drivers that nobody wanted before have time to start
         record_instants(settings.redis_url, [DEPLOYED])
     except StoreUnavailable as error:  # the deployment stands
         warning("deployment_not_recorded", reason=error.what)
     return metadata
+
+
+def with_schemas(
+    settings: Settings, store: OnlineStore, before: StoreMetadata, *, by: str, how: str = "apply"
+) -> Current:
+    """Gives what is deployed, once the offsets are recorded from which its schemas hold. The
+    deployment that they make is by who made the one before."""
+    after = in_effect(settings, store)
+    register(settings, after.metadata, after.metadata.units, before, by=by, how=how)
+    return after
 
 
 def building(deployment: Deployment, metadata: StoreMetadata) -> dict[str, tuple[int, int]]:

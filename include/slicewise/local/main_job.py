@@ -106,7 +106,7 @@ def _deployed(
             first = whole(planned, None, probes=settings.probes == "on")
             if beside is not None:
                 first = whole(beside, first, probes=settings.probes == "on")
-            deploy.deploy(settings, store, first, current.metadata.deployment_version)
+            deploy.deploy(settings, store, first, current.metadata.deployment_version, how="run")
             changed.append("deployed")
             return first
     if (

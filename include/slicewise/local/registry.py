@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import getpass
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from slicewise.errors import DefinitionError, SlicewiseError, StoreUnavailable
+from slicewise.errors import SlicewiseError, StoreUnavailable
 from slicewise.features.plan.changes.explain import Changed, Stood, Version, changed, versions
 from slicewise.features.plan.deployment import Deployment
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise.stores.lake.registered import PART, Registered, added, registered_of
+from slicewise.stores.lake.registered import (
+    PART,
+    Registered,
+    added,
+    name_of,
+    registered_of,
+    together,
+    unregistered,
+)
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.port import OnlineStore
-from slicewise.stores.online.redis.status import amend_part, read_part
+from slicewise.stores.online.redis.status import DEPLOYED, amend_part, read_part
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,8 @@ class Registry:
     unread: tuple[tuple[int, str], ...] = ()
     """Versions of those that cannot be shown, and why: this version of slicewise reads others, or
     the store has lost them."""
+    gaps: tuple[str, ...] = ()
+    """Reasons why there may have been others: the archive or the store cannot be read."""
 
     def changes(self) -> list[tuple[Stood, tuple[Changed, ...]]]:
         """Deployments, each with the names that it brought, changed or removed."""
@@ -42,7 +52,47 @@ class Registry:
         return versions(self.stood, name)
 
 
-def who() -> str:
+def register(
+    settings: Settings,
+    metadata: StoreMetadata,
+    digest: str,
+    before: StoreMetadata,
+    *,
+    by: str,
+    how: str,
+) -> None:
+    """Lets the store say that this deployment was made, and which one it took the place of. Where
+    it does not answer, the next compaction enters what stands, without who made it.
+
+    metadata: as the deployment left it; before: as it was. by: empty: this process's user.
+    """
+    if metadata.units != digest or metadata.deployment_version == before.deployment_version:
+        return  # somebody deployed since, and says so; or nothing was changed
+    now_us = time.time_ns() // 1_000
+    one = Registered(
+        metadata.set_or_store_id,
+        metadata.deployment_version,
+        digest,
+        now_us,
+        name_of(by or _user()),
+        how,
+    )
+    try:
+        url = settings.redis_url
+        given = [one]
+        if before.units:
+            others = [of for text in read_part(url, PART) for of in registered_of(text)]
+            given.insert(0, _unregistered(url, before, others, now_us - 1))
+        amend_part(url, PART, partial(_amended, given=given))
+    except StoreUnavailable as error:  # the deployment stands
+        warning("deployment_not_registered", reason=error.what)
+
+
+def _amended(text: str | None, *, given: list[Registered]) -> str:
+    return added(text, *given)
+
+
+def _user() -> str:
     """The name that this process's user has here."""
     try:
         return getpass.getuser()
@@ -50,63 +100,71 @@ def who() -> str:
         return ""
 
 
-def register(
-    settings: Settings, metadata: StoreMetadata, deployment: Deployment, *, by: str, how: str
-) -> None:
-    """Lets the store say that this deployment was made. Where it does not answer, the next
-    compaction enters the deployment all the same, without who made it."""
-    one = Registered(
+def _unregistered(
+    url: str, metadata: StoreMetadata, others: list[Registered], now_us: int
+) -> Registered:
+    return unregistered(
         metadata.set_or_store_id,
         metadata.deployment_version,
-        deployment.digest,
-        time.time_ns() // 1_000,
-        by,
-        how,
+        metadata.units,
+        others=others,
+        noted=next(iter(read_part(url, DEPLOYED)), None),
+        now_us=now_us,
     )
-    try:
-        amend_part(settings.redis_url, PART, partial(added, one=one))
-    except StoreUnavailable as error:  # the deployment stands
-        warning("deployment_not_registered", reason=error.what)
 
 
-def read_registry(settings: Settings, store: OnlineStore) -> Registry:
-    """All deployments, of the archive and of the store. Raises StoreUnavailable."""
+def read_registry(settings: Settings, store: OnlineStore | None) -> Registry:
+    """All deployments, of the archive and of the store. store: None where it says nothing. Raises
+    StoreUnavailable."""
+    gaps = list[str]()
     manifests = dict[str, str]()
-    registered = dict[tuple[int, int], Registered]()
-    for entry in _entered(settings):
-        registered[entry[0].order] = entry[0]
-        manifests[entry[0].digest] = entry[1]
-    for text in read_part(settings.redis_url, PART):
-        registered = {one.order: one for one in registered_of(text)} | registered
-    metadata = store.run(ReadMetadata())
-    if metadata.units:  # nobody may have said so
-        now = Registered(
-            metadata.set_or_store_id, metadata.deployment_version, metadata.units, at_us=0
-        )
-        registered.setdefault(now.order, now)
-    stood, unread = list[Stood](), list[tuple[int, str]]()
-    for order in sorted(registered):
-        one = registered[order]
-        manifest = manifests.get(one.digest) or store.run(ReadManifest(one.digest))
-        if manifest is None:
-            unread.append((one.version, "its definitions are lost"))
-            continue
-        try:
-            deployment = Deployment.from_json(manifest)
-        except DefinitionError as error:
-            unread.append((one.version, error.what))
-            continue
-        stood.append(Stood(one.version, one.at_us, one.by, one.how, deployment))
-    return Registry(tuple(stood), tuple(unread))
-
-
-def _entered(settings: Settings) -> list[tuple[Registered, str]]:
+    given = list[Registered]()
     # Iceberg's libraries take a second to import; who deploys needs none
     from slicewise.stores.lake.catalog import open_catalog
     from slicewise.stores.lake.registry import entries
 
     try:
-        return [(entry.of, entry.manifest) for entry in entries(open_catalog(settings))]
-    except (SlicewiseError, OSError) as error:
-        warning("registry_not_read", reason=str(error))
-        return []
+        for entry in entries(open_catalog(settings)):
+            given.append(entry.of)
+            manifests[entry.of.digest] = entry.manifest
+    except Exception as error:  # noqa: BLE001  # what the store says is shown all the same
+        gaps.append(f"the archive cannot be read: {error}")
+    if store is None:
+        gaps.append("the store says nothing")
+    else:
+        given += _of_store(settings.redis_url, store, manifests)
+    stood, unread = list[Stood](), list[tuple[int, str]]()
+    deployments = dict[str, Deployment]()
+    for one in together(given):
+        if one.digest not in deployments:
+            try:
+                deployments[one.digest] = Deployment.from_json(manifests[one.digest])
+            except (SlicewiseError, LookupError, TypeError, ValueError, AttributeError) as error:
+                lost = one.digest not in manifests
+                reason = error.what if isinstance(error, SlicewiseError) else f"{error}"
+                why = "its definitions are lost" if lost else f"another version wrote it: {reason}"
+                unread.append((one.version, why))
+                continue
+        stood.append(Stood(one.version, one.at_us, one.by, one.how, deployments[one.digest]))
+    return Registry(tuple(stood), tuple(unread), tuple(gaps))
+
+
+def _of_store(url: str, store: OnlineStore, manifests: dict[str, str]) -> list[Registered]:
+    """Deployments that the store says; their manifests are added."""
+    given = [one for text in read_part(url, PART) for one in registered_of(text)]
+    metadata = store.run(ReadMetadata())
+    if metadata.units:  # nobody may have said so
+        now_us = time.time_ns() // 1_000
+        stands = _unregistered(url, metadata, given, now_us)
+        # it is the last, whatever the clocks of who deployed
+        latest = max((one.at_us for one in given), default=0)
+        given = [
+            replace(one, at_us=max(one.at_us, latest)) if one.key == stands.key else one
+            for one in given
+        ]
+        given.append(stands)
+    for digest in {one.digest for one in given} - manifests.keys():
+        manifest = store.run(ReadManifest(digest))
+        if manifest is not None:
+            manifests[digest] = manifest
+    return given

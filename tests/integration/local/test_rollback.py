@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,8 @@ from slicewise.local.servers import drivers
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 from slicewise.stores.lake.catalog import open_catalog
-from slicewise.stores.lake.registered import PART, registered_of
+from slicewise.stores.lake.registered import PART
 from slicewise.stores.lake.registry import enter
-from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.redis.status import read_part, record_part
 from tests.support.platform.servers import KafkaBroker, RedisServer
 
@@ -45,8 +45,14 @@ MORE = VIEW.format(name="longest", aggregate='max("seconds")')
 class Platform:
     """A store and a broker, and one project that is deployed onto them."""
 
-    def __init__(self, project: Path, settings: Settings, out: pytest.CaptureFixture[str]) -> None:
-        self.project, self.settings, self.out = project, settings, out
+    def __init__(
+        self,
+        project: Path,
+        settings: Settings,
+        redis: RedisServer,
+        out: pytest.CaptureFixture[str],
+    ) -> None:
+        self.project, self.settings, self.redis, self.out = project, settings, redis, out
 
     def deploys(self, *views: str, more: str = "") -> int:
         """Deploys a project of these views; the deployment version."""
@@ -112,7 +118,7 @@ def platform(
         monkeypatch.setenv(name, value)
     settings = Settings.load()
     StateFolder(settings.state_dir).create()
-    return Platform(tmp_path, settings, capsys)
+    return Platform(tmp_path, settings, own_redis, capsys)
 
 
 def test_what_was_good_stands_again_under_a_new_version(platform: Platform) -> None:
@@ -203,12 +209,11 @@ def test_the_history_says_who_deployed_what_and_all_that_a_name_has_meant(
     assert platform.history("listening")["versions"][0]["until_us"] is None
 
     # the archive keeps them when the store says them no more
-    catalog = open_catalog(platform.settings)
-    given = registered_of(read_part(platform.settings.redis_url, PART)[0])
+    catalog, url = open_catalog(platform.settings), platform.settings.redis_url
     with deploy.connected(platform.settings) as store:
         for count in (3, 0):
-            assert enter(catalog, given, lambda of: store.run(ReadManifest(of))) == count
-    record_part(platform.settings.redis_url, PART, "[]")
+            assert enter(catalog, store, url, time.time_ns() // 1_000) == count
+    record_part(url, PART, "[]")
     assert platform.history() == shown
     assert len(platform.history("--limit", "1")["deployments"]) == 1
 
@@ -220,9 +225,49 @@ def test_a_deployment_that_nobody_registered_is_in_the_history_all_the_same(
     record_part(platform.settings.redis_url, PART, "none of ours")
     (one,) = platform.history()["deployments"]
     assert (one["version"], one["by"], one["how"]) == (version, "", "")
+    # what it was is known when another takes its place, and is not that one's doing
+    platform.deploys(PLAYS, MORE)
+    before, after = platform.history()["deployments"]
+    assert (before["version"], before["how"]) == (version, "")
+    assert (after["how"], [change["name"] for change in after["changes"]]) == ("apply", ["longest"])
+    # a row that says who made it takes the place of one that does not
+    catalog, url = open_catalog(platform.settings), platform.settings.redis_url
+    text = read_part(url, PART)[0]
+    record_part(url, PART, "[]")
+    with deploy.connected(platform.settings) as store:
+        assert enter(catalog, store, url, time.time_ns() // 1_000) == 1
+        assert [of["how"] for of in platform.history()["deployments"]] == [""]
+        record_part(url, PART, text)
+        assert enter(catalog, store, url, time.time_ns() // 1_000) == 2
+    record_part(url, PART, "[]")
+    assert [of["how"] for of in platform.history()["deployments"]] == ["", "apply"]
     code, printed = platform.runs("history", "listning")
     assert code == 1
     assert "did you mean listening?" in printed
+    # of a store that is away the archive says what stood
+    platform.redis.kill()
+    shown = platform.history()
+    assert [of["how"] for of in shown["deployments"]] == ["", "apply"]
+    assert shown["gaps"] == ["the store says nothing"]
     code, printed = platform.runs("history", "--limit", "-1")
     assert code == 1
     assert "0 or more" in printed
+
+
+def test_what_is_deployed_is_shown_in_words_and_is_met_by_a_search(platform: Platform) -> None:
+    platform.deploys(PLAYS)
+    platform.deploys(PLAYS, MORE)
+    code, printed = platform.runs("show", "longest")
+    assert code == 0
+    assert printed.splitlines()[0] == "view longest"
+    assert "version 1, deployment 2" in printed
+    code, printed = platform.runs("show", "plays", "--json")
+    (source,) = json.loads(printed)["definitions"]
+    assert source["uses"] == ["view listening", "view longest"]
+    code, printed = platform.runs("search", "max", "1h")
+    assert code == 0
+    assert [line.split()[:2] for line in printed.splitlines()[1:]] == [["view", "longest"]]
+    assert platform.runs("search", "--json", "nobody")[1].strip().endswith('"matches": []}')
+    code, printed = platform.runs("show", "longst")
+    assert code == 1
+    assert "did you mean longest?" in printed

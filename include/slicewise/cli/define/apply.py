@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 f"records of {', '.join(names)} wait some seconds, until nobody reads by the "
                 "schema before"
             )
-            current = deploy.in_effect(settings, store)
+            current = deploy.with_schemas(settings, store, metadata, by=arguments.by)
             metadata, whole = current.metadata, deploy.require_units(current)
             for name in names:
                 notify(f"schema of {name}: {schema_history(whole.source(name))[-1].text}")

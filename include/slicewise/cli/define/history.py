@@ -1,9 +1,9 @@
 """show every deployment that stood, who made it and what it changed; or all versions of a name
 
-A name is a source's, a view's, a feature set's or a leaderboard's, also of one that is no longer
-deployed. Its versions count its definitions: what a deployment left as it was has no line.
-Deployments are kept for good in the archive's table ops.deployments, where the hourly compaction
-enters them; until then the store says them.
+A name is a source's, a view's, a feature set's, a leaderboard's or a suite of expectations', also
+of one that is no longer deployed. Its versions count its definitions: what a deployment left as it
+was has no line. Deployments are kept for good in the archive's table ops.deployments, where the
+hourly compaction enters them; until then the store says them.
 
   slicewise history                   the newest 20 deployments
   slicewise history --limit 0         all
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    from slicewise.errors import BadRequest
+    from slicewise.errors import BadRequest, ServerError, StoreUnavailable
     from slicewise.local import deploy
 
     if arguments.limit < 0:
@@ -50,8 +50,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             expected="0 or more",
             next_step="give a number; 0 shows all",
         )
-    with deploy.looked_at(settings) as store:
-        registry = deploy.read_registry(settings, store)
+    try:
+        with deploy.looked_at(settings) as store:
+            registry = deploy.read_registry(settings, store)
+    except (ServerError, StoreUnavailable):
+        registry = deploy.read_registry(settings, None)
+        if not registry.stood:
+            raise
     if arguments.name is None:
         _show_deployments(registry, arguments.limit, as_json=arguments.json)
     else:
@@ -66,7 +71,7 @@ def _show_deployments(registry: Registry, limit: int, *, as_json: bool) -> None:
     lines = registry.changes()[-limit:]
     if as_json:
         deployments = [_json_of(one, changes) for one, changes in lines]
-        print(json.dumps({"deployments": deployments, "unread": _unread(registry)}))
+        print(json.dumps({"deployments": deployments} | _rest(registry)))
         return
     rows = [
         (str(one.version), _when(one.at_us), one.by or "-", one.how or "-", _summary(changes))
@@ -84,7 +89,7 @@ def _show_versions(registry: Registry, of_name: Sequence[Version], *, as_json: b
 
     if as_json:
         shown = [version.to_json() for version in of_name]
-        print(json.dumps({"versions": shown, "unread": _unread(registry)}))
+        print(json.dumps({"versions": shown} | _rest(registry)))
         return
     rows = [
         (
@@ -124,16 +129,17 @@ def _summary(changes: Iterable[Changed]) -> str:
 
 
 def _when(at_us: int) -> str:
-    """Time to the second; nobody may have said it."""
-    if not at_us:
-        return "-"
+    """Time to the second."""
     return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(sep=" ", timespec="seconds")[:19]
 
 
-def _unread(registry: Registry) -> list[dict[str, object]]:
-    return [{"version": version, "reason": reason} for version, reason in registry.unread]
+def _rest(registry: Registry) -> dict[str, object]:
+    unread = [{"version": version, "reason": reason} for version, reason in registry.unread]
+    return {"unread": unread, "gaps": list(registry.gaps)}
 
 
 def _show_unread(registry: Registry) -> None:
     for version, reason in registry.unread:
         print(f"version {version} is not shown: {reason}")
+    for gap in registry.gaps:
+        print(f"there may have been others: {gap}")

@@ -27,16 +27,13 @@ from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.publish_hours import Outcomes
 from slicewise.spark.lake.report import Report
 from slicewise.spark.lake.totals import move_total_until
-from slicewise.spark.runtime.log import event, warning
-from slicewise.stores.lake import registered
+from slicewise.spark.runtime.log import warning
 from slicewise.stores.lake.archive import load, records_by_hour
 from slicewise.stores.lake.committed import record_committed
-from slicewise.stores.lake.registered import Registered
-from slicewise.stores.lake.registry import enter
+from slicewise.stores.lake.registry import enter_if_possible
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.connecting import ReadTime
-from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.operations.publish_days import MarkHour
 from slicewise.stores.online.redis.status import amend_part, read_part
 from slicewise.stores.online.rules.decisions import START_VERSION
@@ -99,7 +96,6 @@ def compact(context: Context, request: Request) -> Report:
         record_committed(
             context.catalog, context.store, source, context.deployment.source(source).topic
         )
-    _register(context)
     now_hour = context.store.run(ReadTime()) // HOUR_US
     tables = [context.unit_table(unit) for unit in units]
     hours_of_tables = [context.hours(table.unit, table.headers()) for table in tables]
@@ -134,6 +130,9 @@ def compact(context: Context, request: Request) -> Report:
     if errors and len(errors) == len(tables):
         raise errors[0]
     _record_marked(context, begun_us, report, tables, marked)
+    enter_if_possible(
+        context.catalog, context.store, context.settings.redis_url, context.clock.now_us()
+    )
     trimmed = sum(
         context.trim_versions(source) for source in dict.fromkeys(unit.source for unit in wanted)
     )
@@ -144,32 +143,6 @@ def compact(context: Context, request: Request) -> Report:
         "versions_trimmed": trimmed,
     }
     return report
-
-
-def _register(context: Context) -> None:
-    """Enters the deployments that were made since the last compaction; the one that stands also
-    where nobody said so. What cannot be entered now, the next compaction enters."""
-    stands = Registered(
-        context.metadata.set_or_store_id,
-        context.metadata.deployment_version,
-        context.metadata.units,
-        context.clock.now_us(),
-    )
-    url = context.settings.redis_url
-    given = {stands.order: stands}
-    for text in read_part(url, registered.PART):
-        given |= {one.order: one for one in registered.registered_of(text)}
-    try:
-        count = enter(
-            context.catalog,
-            given.values(),
-            lambda digest: context.store.run(ReadManifest(digest)),
-        )
-    except CommitConflict as error:
-        warning("deployments_not_entered", error=str(error))
-        return
-    if count:
-        event("deployments_entered", count=count)
 
 
 def _record_marked(

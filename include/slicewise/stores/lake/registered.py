@@ -7,11 +7,15 @@ hourly compaction enters what is new into `ops.deployments`, where it is kept fo
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 PART = "registered"
 MOST = 200
 """Newest ones that the store says; far more than are deployed between two compactions."""
+_LONGEST_NAME = 100
+_SAME_US = 60_000_000
+"""A deployment and the instant of it that the store noted lie no further apart."""
 
 
 @dataclass(frozen=True)
@@ -28,25 +32,82 @@ class Registered:
     by: str = ""
     """Person or program that deployed it; empty where nobody said."""
     how: str = ""
-    """Command: apply or rollback; empty where nobody said."""
+    """Command: apply, run, rebuild or rollback; empty where nobody said."""
 
     @property
-    def order(self) -> tuple[int, int]:
+    def key(self) -> tuple[int, int, str]:
+        """The deployment itself: a store that fell back counts versions again."""
+        return self.store_id, self.version, self.digest
+
+    @property
+    def order(self) -> tuple[int, int, int]:
         """Sorts by the order in which they stood: store ids are times of the store."""
-        return self.store_id, self.version
+        return self.store_id, self.at_us, self.version
 
 
 def registered_of(text: str | None) -> tuple[Registered, ...]:
-    """Deployments of a text, oldest first; none where it cannot be read: it decides nothing."""
+    """Deployments of a text, oldest first. What cannot be read is left out: it decides nothing."""
     try:
-        read = [Registered(**raw) for raw in json.loads(text or "[]")]
-        return tuple(sorted(read, key=lambda one: one.order))
-    except (ValueError, TypeError, AttributeError):
+        raw = json.loads(text or "[]")
+    except ValueError:
         return ()
+    read = (_of_json(item) for item in raw) if isinstance(raw, list) else ()
+    return tuple(sorted((one for one in read if one is not None), key=lambda one: one.order))
 
 
-def added(text: str | None, one: Registered) -> str:
-    """The text with this one too."""
-    others = [other for other in registered_of(text) if other.order != one.order]
-    newest = sorted([*others, one], key=lambda other: other.order)[-MOST:]
-    return json.dumps([asdict(other) for other in newest], sort_keys=True)
+def added(text: str | None, *given: Registered) -> str:
+    """The text with these too. What was said of a deployment first stands, but nobody's word."""
+    merged = together([*registered_of(text), *given])
+    return json.dumps([asdict(one) for one in merged[-MOST:]], sort_keys=True)
+
+
+def together(every: Iterable[Registered]) -> tuple[Registered, ...]:
+    """Deployments in the order in which they stood, each once: by the first who said who made
+    it."""
+    kept: dict[tuple[int, int, str], Registered] = {}
+    for one in every:
+        before = kept.get(one.key)
+        if before is None or (one.how and not before.how):
+            kept[one.key] = one
+    return tuple(sorted(kept.values(), key=lambda one: one.order))
+
+
+def unregistered(
+    store_id: int,
+    version: int,
+    digest: str,
+    *,
+    others: Iterable[Registered],
+    noted: str | None,
+    now_us: int,
+) -> Registered:
+    """The deployment that stands, of which nobody said who made it. noted: the instant of the last
+    deployment by the store, which is this one's unless it is another's of these. now_us: its time
+    where none is known."""
+    noted_us = int(noted) if noted and noted.isdigit() else 0
+    is_of_another = any(abs(one.at_us - noted_us) < _SAME_US for one in others)
+    return Registered(
+        store_id, version, digest, noted_us if noted_us and not is_of_another else now_us
+    )
+
+
+def name_of(text: str) -> str:
+    """A person's or program's name as it is kept: of printable characters, and no novel."""
+    return "".join(character for character in text if character.isprintable())[:_LONGEST_NAME]
+
+
+def _of_json(raw: object) -> Registered | None:
+    if not isinstance(raw, dict):
+        return None
+    numbers = [raw.get(name) for name in ("store_id", "version", "at_us")]
+    texts = [raw.get(name, "") for name in ("digest", "by", "how")]
+    if not all(type(number) is int for number in numbers):
+        return None
+    if not texts[0] or not all(isinstance(text, str) for text in texts):
+        return None
+    store_id, version, at_us = numbers
+    digest, by, how = map(str, texts)
+    assert isinstance(store_id, int)
+    assert isinstance(version, int)
+    assert isinstance(at_us, int)
+    return Registered(store_id, version, digest, at_us, name_of(by), name_of(how))

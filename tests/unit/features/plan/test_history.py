@@ -49,11 +49,11 @@ class Deployed:
     """Deployments of a project that changes."""
 
     def __init__(self, file: Path) -> None:
-        self.file = file
+        self.file, self.source = file, SOURCE
 
     def of(self, *definitions: str) -> Deployment:
         """The deployment of these definitions over the source."""
-        self.file.write_text(SOURCE + "".join(definitions))
+        self.file.write_text(self.source + "".join(definitions))
         return plan(load_project(self.file))
 
     def stood(self, *texts: Sequence[str]) -> tuple[Stood, ...]:
@@ -96,6 +96,30 @@ def test_each_deployment_says_what_it_brought_changed_and_removed(deployed: Depl
 def test_a_view_says_what_became_otherwise(after: str, difference: str, deployed: Deployed) -> None:
     (change,) = changed(deployed.of(after), deployed.of(view(COUNTS, SUMS)))
     assert difference in change.differences
+
+
+def test_a_view_whose_event_list_another_view_widens_is_not_another_view(
+    deployed: Deployed,
+) -> None:
+    def exact(name: str, length: str) -> str:
+        return view(
+            f'sw.Feature("plays", sw.count(), windows=[sw.exact_range("{length}")])', name=name
+        )
+
+    then = deployed.of(exact("listening", "1h"))
+    now = deployed.of(exact("listening", "1h"), exact("hearing", "6h"))
+    assert [(c.name, c.effect) for c in changed(now, then)] == [("hearing", "new")]
+    assert [(c.name, c.effect) for c in changed(then, now)] == [("hearing", "removed")]
+    wider = deployed.of(exact("listening", "2h"))
+    assert [(c.name, c.effect) for c in changed(wider, then)] == [("listening", "changed")]
+
+
+def test_expectations_say_which_came_and_went(deployed: Deployed) -> None:
+    expected = 'expect=[sw.expect("expect_column_values_to_not_be_null", column="user_id")], '
+    then = deployed.of(view(COUNTS))
+    deployed.source = SOURCE.replace("timestamp=", f"{expected}timestamp=")
+    (change,) = changed(deployed.of(view(COUNTS)), then)
+    assert (change.kind, change.name, change.effect) == ("expectations", "events.plays", "new")
 
 
 def test_feature_sets_say_which_features_came_and_went(deployed: Deployed) -> None:

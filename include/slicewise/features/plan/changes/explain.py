@@ -19,6 +19,9 @@ from slicewise.features.plan.changes.costs import (
     reads_per_request,
     row_bytes,
 )
+from slicewise.features.plan.changes.description import Description as Description
+from slicewise.features.plan.changes.description import descriptions as descriptions
+from slicewise.features.plan.changes.description import matching as matching
 from slicewise.features.plan.changes.differences import differences
 from slicewise.features.plan.changes.history import Changed as Changed
 from slicewise.features.plan.changes.history import Stood as Stood

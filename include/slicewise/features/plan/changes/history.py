@@ -14,12 +14,21 @@ from slicewise.features.plan.build import unit_to_json
 from slicewise.features.plan.changes.differences import differences
 from slicewise.features.plan.changes.schema_change import schema_changes
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import PlannedFeature, Source, StorageUnit, plain, source_to_json
+from slicewise.features.plan.unit import (
+    ListUnit,
+    PlannedFeature,
+    Source,
+    StorageUnit,
+    plain,
+    source_to_json,
+)
 from slicewise.names import unknown
 
-Kind = Literal["source", "view", "feature set", "leaderboard"]
+Kind = Literal["source", "view", "feature set", "leaderboard", "expectations"]
 Effect = Literal["new", "changed", "removed"]
-_KINDS: tuple[Kind, ...] = ("source", "view", "feature set", "leaderboard")
+_KINDS: tuple[Kind, ...] = ("source", "view", "feature set", "leaderboard", "expectations")
+_SHARED = ("event_list", "retention_us")
+"""Parts of a unit of events that other views, which share the list, may widen."""
 _UNSAID = "it is defined otherwise"
 
 
@@ -119,7 +128,7 @@ def versions(stood: Sequence[Stood], name: str) -> tuple[Version, ...]:
                         one.at_us,
                         one.by,
                         one.how,
-                        _owner(one.deployment, change.kind, name),
+                        owner_of(one.deployment, change.kind, name),
                         change.differences,
                     )
                 )
@@ -139,26 +148,47 @@ def _definitions(deployment: Deployment, kind: Kind) -> Mapping[str, object]:
         }
     if kind == "view":
         return {
-            name: [unit_to_json(unit) for unit in deployment.view(name)]
-            for name in deployment.views
+            name: [_own_json(unit) for unit in deployment.view(name)] for name in deployment.views
         }
     if kind == "feature set":
         return {one.name: plain(one) for one in deployment.feature_sets}
-    return {one.name: plain(one) for one in deployment.leaderboards}
+    if kind == "leaderboard":
+        return {one.name: plain(one) for one in deployment.leaderboards}
+    suites = dict.fromkeys(one.suite for one in deployment.expectations)
+    return {suite: _expected(deployment, suite) for suite in suites}
 
 
-def _owner(deployment: Deployment, kind: Kind, name: str) -> str:
-    owner = {
-        "source": lambda: deployment.source(name).owner,
-        "view": lambda: deployment.view(name)[0].owner,
-        "feature set": lambda: deployment.feature_set(name).owner,
-        "leaderboard": lambda: deployment.leaderboard(name).owner,
-    }[kind]()
+def _own_json(unit: StorageUnit) -> dict[str, Any]:
+    """A unit's JSON without what other views decide."""
+    whole = unit_to_json(unit)
+    dropped = _SHARED if isinstance(unit, ListUnit) else ()
+    return {name: value for name, value in whole.items() if name not in dropped}
+
+
+def _expected(deployment: Deployment, suite: str) -> list[str]:
+    return [
+        f"{one.type} {one.kwargs} ({one.severity})"
+        for one in deployment.expectations
+        if one.suite == suite
+    ]
+
+
+def owner_of(deployment: Deployment, kind: Kind, name: str) -> str:
+    """The owner of a definition; empty where it has none. UnknownName if there is no such."""
+    owner: str | None = None
+    if kind == "source":
+        owner = deployment.source(name).owner
+    elif kind == "view":
+        owner = deployment.view(name)[0].owner
+    elif kind == "feature set":
+        owner = deployment.feature_set(name).owner
+    elif kind == "leaderboard":
+        owner = deployment.leaderboard(name).owner
     return owner or ""
 
 
 def _differences(kind: Kind, name: str, now: Deployment, then: Deployment) -> Iterator[str]:
-    before, after = _owner(then, kind, name), _owner(now, kind, name)
+    before, after = owner_of(then, kind, name), owner_of(now, kind, name)
     if kind == "source":
         yield from _of_source(now.source(name), then.source(name))
     elif kind == "view":
@@ -170,6 +200,8 @@ def _differences(kind: Kind, name: str, now: Deployment, then: Deployment) -> It
             yield "its defaults changed"
         if sets[0].on_failure != sets[1].on_failure:
             yield f"on_failure is {sets[0].on_failure}, was {sets[1].on_failure}"
+    elif kind == "expectations":
+        yield from _members(_expected(now, name), _expected(then, name))
     else:
         new, old = plain(now.leaderboard(name)), plain(then.leaderboard(name))
         for option in ("view", "column", "k", "every_us", "topic", "correct_within_us"):
