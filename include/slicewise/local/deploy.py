@@ -94,14 +94,14 @@ def deploy(
     deployment_version: the one that the plan was made under; DeploymentSuperseded when somebody
     deployed since. by, how: the person or program that deploys, and its command, for the history.
     """
+    before = store.run(ReadMetadata())
     with KafkaLog(settings.kafka_bootstrap) as log:
         for source in deployment.sources:
             log.create(source.topic, 1 if source.name == own.SOURCE else settings.kafka_partitions)
         # a store that knows nothing is a new one, or one that lost all: then the archive may hold
         # what it lost
-        archived = None if store.run(ReadMetadata()).units else archived_by(settings)
+        archived = None if before.units else archived_by(settings)
         topics, first = beginnings(deployment, log, archived)
-    before = store.run(ReadMetadata())
     metadata = store.run(Deploy(deployment, deployment_version, topics, first))
     register(settings, metadata, deployment.digest, before, by=by, how=how)
     metadata = with_probes_ready(store, deployment, metadata)

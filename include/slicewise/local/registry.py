@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 
 from slicewise.errors import SlicewiseError, StoreUnavailable
 from slicewise.features.plan.changes.explain import Changed, Stood, Version, changed, versions
@@ -17,15 +16,14 @@ from slicewise.stores.lake.registered import (
     Registered,
     added,
     name_of,
-    registered_of,
+    read_registered,
     together,
-    unregistered,
 )
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.port import OnlineStore
-from slicewise.stores.online.redis.status import DEPLOYED, amend_part, read_part
+from slicewise.stores.online.redis.status import amend_part
 
 
 @dataclass(frozen=True)
@@ -79,17 +77,10 @@ def register(
     )
     try:
         url = settings.redis_url
-        given = [one]
-        if before.units:
-            others = [of for text in read_part(url, PART) for of in registered_of(text)]
-            given.insert(0, _unregistered(url, before, others, now_us - 1))
-        amend_part(url, PART, partial(_amended, given=given))
+        given = (*read_registered(url, before, now_us - 1), one)
+        amend_part(url, PART, lambda text: added(text, *given))
     except StoreUnavailable as error:  # the deployment stands
         warning("deployment_not_registered", reason=error.what)
-
-
-def _amended(text: str | None, *, given: list[Registered]) -> str:
-    return added(text, *given)
 
 
 def _user() -> str:
@@ -98,19 +89,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have none
         return ""
-
-
-def _unregistered(
-    url: str, metadata: StoreMetadata, others: list[Registered], now_us: int
-) -> Registered:
-    return unregistered(
-        metadata.set_or_store_id,
-        metadata.deployment_version,
-        metadata.units,
-        others=others,
-        noted=next(iter(read_part(url, DEPLOYED)), None),
-        now_us=now_us,
-    )
 
 
 def read_registry(settings: Settings, store: OnlineStore | None) -> Registry:
@@ -149,20 +127,14 @@ def read_registry(settings: Settings, store: OnlineStore | None) -> Registry:
     return Registry(tuple(stood), tuple(unread), tuple(gaps))
 
 
-def _of_store(url: str, store: OnlineStore, manifests: dict[str, str]) -> list[Registered]:
+def _of_store(url: str, store: OnlineStore, manifests: dict[str, str]) -> tuple[Registered, ...]:
     """Deployments that the store says; their manifests are added."""
-    given = [one for text in read_part(url, PART) for one in registered_of(text)]
     metadata = store.run(ReadMetadata())
-    if metadata.units:  # nobody may have said so
-        now_us = time.time_ns() // 1_000
-        stands = _unregistered(url, metadata, given, now_us)
-        # it is the last, whatever the clocks of who deployed
-        latest = max((one.at_us for one in given), default=0)
-        given = [
-            replace(one, at_us=max(one.at_us, latest)) if one.key == stands.key else one
-            for one in given
-        ]
-        given.append(stands)
+    stands = (metadata.set_or_store_id, metadata.deployment_version, metadata.units)
+    given = read_registered(url, metadata, time.time_ns() // 1_000)
+    latest = max((one.at_us for one in given), default=0)
+    # what stands is the last, whatever the clocks of who deployed
+    given = tuple(replace(one, at_us=latest) if one.key == stands else one for one in given)
     for digest in {one.digest for one in given} - manifests.keys():
         manifest = store.run(ReadManifest(digest))
         if manifest is not None:

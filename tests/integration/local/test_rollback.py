@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from slicewise.local.servers import drivers
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 from slicewise.stores.lake.catalog import open_catalog
-from slicewise.stores.lake.registered import PART
-from slicewise.stores.lake.registry import enter
+from slicewise.stores.lake.registered import PART, added, registered_of
+from slicewise.stores.lake.registry import enter, enter_if_possible
 from slicewise.stores.online.redis.status import read_part, record_part
 from tests.support.platform.servers import KafkaBroker, RedisServer
 
@@ -271,3 +272,35 @@ def test_what_is_deployed_is_shown_in_words_and_is_met_by_a_search(platform: Pla
     code, printed = platform.runs("show", "longst")
     assert code == 1
     assert "did you mean longest?" in printed
+
+
+def test_a_deployment_that_cannot_be_read_is_named_and_hides_no_other(platform: Platform) -> None:
+    platform.deploys(PLAYS)
+    url = platform.settings.redis_url
+    (text,) = read_part(url, PART)
+    (made,) = registered_of(text)
+    lost = replace(made, version=made.version - 1, digest="0" * 64, at_us=made.at_us - 1)
+    record_part(url, PART, added(text, lost))
+    shown = platform.history()
+    assert [one["version"] for one in shown["deployments"]] == [made.version]
+    assert shown["unread"] == [{"version": lost.version, "reason": "its definitions are lost"}]
+    assert f"version {lost.version} is not shown" in platform.runs("history")[1]
+
+
+def test_what_is_wrong_with_the_registry_fails_no_job(
+    platform: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform.deploys(PLAYS)
+    catalog, url = open_catalog(platform.settings), platform.settings.redis_url
+    with deploy.connected(platform.settings) as store:
+        assert enter(catalog, store, url, time.time_ns() // 1_000) == 1
+        platform.deploys(PLAYS, MORE)
+        where = catalog.load_table("ops.deployments").metadata_location
+        Path(where.removeprefix("file://")).write_text("{")
+        enter_if_possible(open_catalog(platform.settings), store, url, time.time_ns() // 1_000)
+    assert "deployments_not_entered" in caplog.text
+    # what the store says is shown all the same
+    shown = platform.history()
+    assert [one["how"] for one in shown["deployments"]] == ["apply", "apply"]
+    (gap,) = shown["gaps"]
+    assert "the archive cannot be read" in gap

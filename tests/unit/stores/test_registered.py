@@ -16,6 +16,7 @@ from slicewise.stores.lake.registered import (
     together,
     unregistered,
 )
+from tests.unit.stores.test_backup import CURRENT
 
 AT_US = 1_700_000_000_000_000
 MINUTE_US = 60_000_000
@@ -84,5 +85,6 @@ def test_a_deployment_that_nobody_made_has_the_time_that_the_store_noted(
     noted: str | None, others: list[Registered], at_us: int
 ) -> None:
     now_us = AT_US + 9 * MINUTE_US
-    made = unregistered(7, 2, "e" * 64, others=others, noted=noted, now_us=now_us)
+    metadata = replace(CURRENT, store_id=7, set_id=0, deployment_version=2, units="e" * 64)
+    made = unregistered(metadata, others, noted, now_us)
     assert made == Registered(7, 2, "e" * 64, at_us)

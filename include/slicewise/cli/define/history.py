@@ -77,10 +77,10 @@ def _show_deployments(registry: Registry, limit: int, *, as_json: bool) -> None:
         (str(one.version), _when(one.at_us), one.by or "-", one.how or "-", _summary(changes))
         for one, changes in lines
     ]
-    if not rows:
+    if rows:
+        print_table(("version", "made (UTC)", "by", "how", "changes"), rows)
+    elif not registry.unread:
         print("nothing was deployed yet: slicewise apply")
-        return
-    print_table(("version", "made (UTC)", "by", "how", "changes"), rows)
     _show_unread(registry)
 
 
@@ -130,7 +130,7 @@ def _summary(changes: Iterable[Changed]) -> str:
 
 def _when(at_us: int) -> str:
     """Time to the second."""
-    return datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(sep=" ", timespec="seconds")[:19]
+    return datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _rest(registry: Registry) -> dict[str, object]:

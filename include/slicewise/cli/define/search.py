@@ -40,9 +40,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     rows = []
     for one in matches:
         features = [
-            of.column
-            for of in one.features
-            if any(word in f"{of.column} {of.aggregate} {of.window}".lower() for word in words)
+            feature.column
+            for feature in one.features
+            if any(word in feature.words for word in words)
         ]
         rows.append((one.kind, one.name, one.owner or "-", shortened(", ".join(features))))
     print_table(("kind", "name", "owner", "features"), rows)

@@ -10,6 +10,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.redis.status import DEPLOYED, read_part
+
 PART = "registered"
 MOST = 200
 """Newest ones that the store says; far more than are deployed between two compactions."""
@@ -72,23 +75,29 @@ def together(every: Iterable[Registered]) -> tuple[Registered, ...]:
     return tuple(sorted(kept.values(), key=lambda one: one.order))
 
 
+def read_registered(url: str, metadata: StoreMetadata, now_us: int) -> tuple[Registered, ...]:
+    """The deployments that the store says, and the one that stands, also where nobody said so.
+
+    url: of the store. metadata: of the deployment that stands. now_us: its time where none is
+    known. Raises StoreUnavailable.
+    """
+    given = [one for text in read_part(url, PART) for one in registered_of(text)]
+    if metadata.units:
+        noted = next(iter(read_part(url, DEPLOYED)), None)
+        given.append(unregistered(metadata, given, noted, now_us))
+    return together(given)
+
+
 def unregistered(
-    store_id: int,
-    version: int,
-    digest: str,
-    *,
-    others: Iterable[Registered],
-    noted: str | None,
-    now_us: int,
+    metadata: StoreMetadata, others: Iterable[Registered], noted: str | None, now_us: int
 ) -> Registered:
     """The deployment that stands, of which nobody said who made it. noted: the instant of the last
     deployment by the store, which is this one's unless it is another's of these. now_us: its time
     where none is known."""
     noted_us = int(noted) if noted and noted.isdigit() else 0
     is_of_another = any(abs(one.at_us - noted_us) < _SAME_US for one in others)
-    return Registered(
-        store_id, version, digest, noted_us if noted_us and not is_of_another else now_us
-    )
+    at_us = noted_us if noted_us and not is_of_another else now_us
+    return Registered(metadata.set_or_store_id, metadata.deployment_version, metadata.units, at_us)
 
 
 def name_of(text: str) -> str:

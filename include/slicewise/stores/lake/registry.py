@@ -14,18 +14,11 @@ from pyiceberg.exceptions import NoSuchTableError
 from slicewise.log import event, warning
 from slicewise.stores.lake.catalog import Catalog, ensure
 from slicewise.stores.lake.records import append
-from slicewise.stores.lake.registered import (
-    PART,
-    Registered,
-    registered_of,
-    together,
-    unregistered,
-)
+from slicewise.stores.lake.registered import Registered, read_registered, together
 from slicewise.stores.lake.schemas import DEPLOYMENTS
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.port import OnlineStore
-from slicewise.stores.online.redis.status import DEPLOYED, read_part
 
 
 @dataclass(frozen=True)
@@ -65,18 +58,7 @@ def enter(catalog: Catalog, store: OnlineStore, url: str, now_us: int) -> int:
 
     The one that stands is entered also where nobody said so. url: of the store.
     """
-    given = [one for text in read_part(url, PART) for one in registered_of(text)]
-    metadata = store.run(ReadMetadata())
-    if metadata.units:
-        stands = unregistered(
-            metadata.set_or_store_id,
-            metadata.deployment_version,
-            metadata.units,
-            others=given,
-            noted=next(iter(read_part(url, DEPLOYED)), None),
-            now_us=now_us,
-        )
-        given.append(stands)
+    given = read_registered(url, store.run(ReadMetadata()), now_us)
     columns = ("generation", "epoch", "digest", "command")
     kept = ensure(catalog, DEPLOYMENTS).scan(selected_fields=columns).to_arrow()
     there = {
@@ -93,7 +75,7 @@ def enter(catalog: Catalog, store: OnlineStore, url: str, now_us: int) -> int:
             "digest": one.digest,
             "manifest": manifest,
         }
-        for one in together(given)
+        for one in given
         # a row that says who made it makes one that does not superfluous, and not the other way
         if (*one.key, True) not in there
         and (one.how or (*one.key, False) not in there)

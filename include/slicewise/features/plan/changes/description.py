@@ -21,6 +21,11 @@ class FeatureText:
     aggregate: str
     window: str
 
+    @property
+    def words(self) -> str:
+        """All of its words, in lower case, for a search."""
+        return f"{self.column} {self.aggregate} {self.window}".lower()
+
 
 @dataclass(frozen=True)
 class Description:
@@ -43,7 +48,7 @@ class Description:
     @property
     def words(self) -> str:
         """All of its words, in lower case, for a search."""
-        features = (f"{one.column} {one.aggregate} {one.window}" for one in self.features)
+        features = (one.words for one in self.features)
         every = (self.name, self.kind, self.owner, self.project, *self.facts.values(), *features)
         return " ".join(every).lower()
 
@@ -114,13 +119,14 @@ def _views(deployment: Deployment) -> Iterator[Description]:
             else f"slices of {format_duration(unit.slice_us)}"
             for unit in units
         )
+        made_columns = {column: made for unit in units for column, made in unit.columns}
         facts = {
             "source": first.source,
             "entity": ", ".join(f"{column} {kind}" for column, kind in first.entity) or "none",
             "where": "" if first.where is None else first.where.text.strip(),
             "columns": ", ".join(
                 f"{column} = {made.text.strip()}"
-                for column, made in first.columns
+                for column, made in made_columns.items()
                 if not column.startswith("_")
             ),
             "kept as": ", ".join(kept),
