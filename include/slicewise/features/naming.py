@@ -16,6 +16,7 @@ __all__ = [
     "OF_QUESTIONS",
     "RESERVED",
     "Location",
+    "check_described",
     "check_mapping",
     "check_name",
     "check_owner",
@@ -26,11 +27,14 @@ __all__ = [
     "refuse_reserved",
     "refuse_twice",
     "subject_of",
+    "tags_of",
     "texts",
     "written_at",
 ]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}")
+LONGEST_DESCRIPTION = 4_000
 # columns of log.<source> and slices.<unit> that are the platform's own
 _LOG_COLUMNS = {
     "archive_seq",
@@ -72,6 +76,41 @@ def check_owner(owner: object, where: str) -> None:
             expected='a text, as owner="team-music", or none',
             next_step="name one",
         )
+
+
+def check_described(description: object, where: str) -> None:
+    """Refuse what describes nothing, or is a book: it stands on one page with others."""
+    if description is None:
+        return
+    if not isinstance(description, str) or not description.strip():
+        raise DefinitionError(
+            f"description is {shown(description)}",
+            where=where,
+            expected='a text, as description="payments of a card", or none',
+            next_step="write what it means, or leave description= out",
+        )
+    if len(description) > LONGEST_DESCRIPTION:
+        raise DefinitionError(
+            f"the description has {len(description)} characters",
+            where=where,
+            expected=f"at most {LONGEST_DESCRIPTION}",
+            next_step="shorten it, or put an address of the whole text in it",
+        )
+
+
+def tags_of(value: Sequence[str], where: str) -> tuple[str, ...]:
+    """The tags as a tuple, sorted: their order means nothing. Raises DefinitionError."""
+    tags = texts(value, "tags", where)
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise DefinitionError(
+                f"{shown(tag)} is no tag",
+                where=where,
+                expected="a letter or digit, then letters, digits and _ . : / -, at most 63",
+                next_step="rename it",
+            )
+    refuse_twice(tags, "tag", where)
+    return tuple(sorted(tags))
 
 
 def check_truth(value: object, what: str, where: str | None) -> None:

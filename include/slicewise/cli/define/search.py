@@ -1,4 +1,4 @@
-"""find what is deployed by words: names, columns, aggregates, conditions, owners, projects
+"""find what is deployed by words: names, columns, aggregates, owners, projects, descriptions, tags
 
 Lists the definitions that all words are about, whatever the case. Those with a word in their name
 come first.
@@ -6,6 +6,7 @@ come first.
   slicewise search amount             what reads or aggregates an amount
   slicewise search mean 10m           means over ten minutes
   slicewise search team-risk --json   all that a team owns
+  slicewise search pii                all that has this tag, or is described so
 """
 
 from __future__ import annotations

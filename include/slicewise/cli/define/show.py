@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from typing import TYPE_CHECKING
 
 from slicewise.settings import Settings
@@ -53,18 +54,24 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _print(one: Description, versions: list[Version]) -> None:
-    from slicewise.cli.table import print_table
+    from slicewise.cli.table import print_table, shortened
 
     print(f"{one.kind} {one.name}")
-    facts = {"owner": one.owner, "project": one.project} | dict(one.facts)
+    if one.description:
+        print(textwrap.indent(one.description, "  "))
+    facts = {"owner": one.owner, "project": one.project, "tags": ", ".join(one.tags)}
+    facts |= one.facts
     facts["used by"] = ", ".join(one.uses) or "nothing that is deployed"
     for word, text in facts.items():
         if text:
             print(f"  {word:<16}{text}")
     if one.features:
         print()
-        rows = [(feature.column, feature.aggregate, feature.window) for feature in one.features]
-        print_table(("feature", "aggregate", "window"), rows)
+        rows = [
+            (feature.column, feature.aggregate, feature.window, shortened(feature.description))
+            for feature in one.features
+        ]
+        print_table(("feature", "aggregate", "window", "description"), rows)
     print()
     for version in versions:
         by = f", by {version.by}" if version.by else ""

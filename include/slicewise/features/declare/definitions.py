@@ -22,6 +22,7 @@ from slicewise.features.expectations import (
 from slicewise.features.naming import (
     OF_QUESTIONS,
     Location,
+    check_described,
     check_mapping,
     check_name,
     check_owner,
@@ -32,6 +33,7 @@ from slicewise.features.naming import (
     refuse_reserved,
     refuse_twice,
     subject_of,
+    tags_of,
     texts,
     written_at,
 )
@@ -53,13 +55,15 @@ class Feature:
     """An aggregate over windows: `<feature>_<window>` are its columns.
 
     expect: what its values are to be like, as sw.expect(…) or Great Expectations' JSON; where an
-    expectation names no column, it is one of each of the feature's columns.
+    expectation names no column, it is one of each of the feature's columns. description: what it
+    means, for people.
     """
 
     name: str
     aggregate: Aggregate
     windows: Sequence[Window | str]
     expect: Sequence[Expectation | Mapping[str, Any]] = ()
+    description: str | None = None
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +73,7 @@ class Feature:
 
         where = subject_of("feature", self.name, self.location)
         check_name(self.name, "a feature", where)
+        check_described(self.description, where)
         if not isinstance(self.aggregate, Aggregate):
             raise DefinitionError(
                 f"{meant.shown(self.aggregate)} is no aggregate",
@@ -143,7 +148,7 @@ class FeatureView:
     (the planner's choice by default). spread: one set of keys per partition, for few hot entities.
     capacity: how many of an entity's latest events its exact windows can reach at most. emit: the
     Kafka topic to which results of sliding, tumbling and hopping windows are published as they end,
-    or a sw.Emit.
+    or a sw.Emit. description, tags: words for people, which slicewise show and search read.
     """
 
     name: str
@@ -158,6 +163,8 @@ class FeatureView:
     tests: Sequence[Case] = ()
     capacity: int = CAPACITY
     emit: str | Emit | None = None
+    description: str | None = None
+    tags: Sequence[str] = ()
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -199,6 +206,8 @@ class FeatureView:
         refuse_twice([f.name for f in self.features], "feature", where)
         check_truth(self.spread, "spread", where)
         check_owner(self.owner, where)
+        check_described(self.description, where)
+        object.__setattr__(self, "tags", tags_of(self.tags, where))
         self._check_columns([c for f in self.features for c in f.columns()])
         if self.where is not None and not isinstance(self.where, str):
             raise DefinitionError(

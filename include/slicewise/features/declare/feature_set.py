@@ -11,6 +11,7 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.cases import Scalar
 from slicewise.features.naming import (
     Location,
+    check_described,
     check_mapping,
     check_name,
     check_owner,
@@ -18,6 +19,7 @@ from slicewise.features.naming import (
     placed,
     refuse_twice,
     subject_of,
+    tags_of,
     texts,
     written_at,
 )
@@ -34,7 +36,7 @@ class FeatureSet:
     defaults: values to answer instead of null, by ref or, where that is unambiguous, by column.
     on_failure: what a live read answers while the online store does not: "error" (status 503),
     "stale" (the last known values, flagged, no older than max_staleness) or "default" (the
-    defaults, flagged).
+    defaults, flagged). description, tags: words for people, which slicewise show and search read.
     """
 
     name: str
@@ -43,6 +45,8 @@ class FeatureSet:
     owner: str | None = None
     on_failure: str = "error"
     max_staleness: str | None = None
+    description: str | None = None
+    tags: Sequence[str] = ()
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -53,6 +57,8 @@ class FeatureSet:
         where = self.where
         check_name(self.name, "a feature set", where)
         check_owner(self.owner, where)
+        check_described(self.description, where)
+        object.__setattr__(self, "tags", tags_of(self.tags, where))
         check_mapping(self.defaults, "defaults", where, '{"plays_7d": 0}')
         refs = texts(self.features, "features", where)
         if not refs:

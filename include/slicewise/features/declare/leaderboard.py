@@ -3,6 +3,7 @@ not be kept."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slicewise.calls import checked_class, shown
@@ -10,10 +11,12 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.naming import (
     Location,
+    check_described,
     check_name,
     check_owner,
     placed,
     subject_of,
+    tags_of,
     written_at,
 )
 from slicewise.features.schema.kafka_source import TOPIC_NAME
@@ -34,6 +37,7 @@ class Leaderboard:
     window stands on no leaderboard. late: what an event does that comes after the leaderboard of
     its time: "ignore" leaves that leaderboard as it was, "correct" publishes the old and the new
     rows to `topic` (`<name>.corrections` by default) for leaderboards no older than correct_within.
+    description, tags: words for people, which slicewise show and search read.
     """
 
     name: str
@@ -45,6 +49,8 @@ class Leaderboard:
     topic: str | None = None
     correct_within: str = "10m"
     owner: str | None = None
+    description: str | None = None
+    tags: Sequence[str] = ()
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -59,6 +65,8 @@ class Leaderboard:
         where = self.where
         check_name(self.name, "a leaderboard", where)
         check_owner(self.owner, where)
+        check_described(self.description, where)
+        object.__setattr__(self, "tags", tags_of(self.tags, where))
         if not isinstance(self.view, FeatureView | str):
             raise DefinitionError(
                 f"view is {shown(self.view)}",

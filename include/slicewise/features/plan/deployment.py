@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features import own
@@ -93,6 +93,26 @@ class PlannedExpectation:
         return PlannedExpectation(**{**raw, "kwargs": canonical_json(raw["kwargs"])})
 
 
+DescribedKind = Literal["source", "view", "feature", "feature set", "leaderboard"]
+
+
+@dataclass(frozen=True)
+class PlannedDescription:
+    """Words of a definition's author. name: of a feature "view:feature". project: empty of a
+    source, which several may read. It bears on nothing that is stored or answered."""
+
+    kind: DescribedKind
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    project: str = ""
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> PlannedDescription:
+        """Inverse of `plain`."""
+        return PlannedDescription(**{**raw, "tags": tuple(raw["tags"])})
+
+
 @dataclass(frozen=True)
 class Deployment:
     """Deployment of `slicewise apply`, from which every process works.
@@ -106,6 +126,7 @@ class Deployment:
     feature_sets: tuple[PlannedSet, ...]
     leaderboards: tuple[PlannedLeaderboard, ...] = ()
     expectations: tuple[PlannedExpectation, ...] = ()
+    described: tuple[PlannedDescription, ...] = ()
 
     def to_json(self) -> str:
         """Canonical JSON; `from_json` gives an equal deployment."""
@@ -120,10 +141,12 @@ class Deployment:
             if self.expectations
             else {}
         )
+        described = {"described": [plain(one) for one in self.described]} if self.described else {}
         return canonical_json(
             {
                 **leaderboards,
                 **expectations,
+                **described,
                 "format": FORMAT,
                 "project": self.project,
                 "sources": [source_to_json(source) for source in self.sources],
@@ -162,7 +185,10 @@ class Deployment:
             for feature_set in raw["feature_sets"]
         )
         expectations = tuple(map(PlannedExpectation.from_json, raw.get("expectations", ())))
-        bare = Deployment(raw["project"], sources, units, sets, expectations=expectations)
+        described = tuple(map(PlannedDescription.from_json, raw.get("described", ())))
+        bare = Deployment(
+            raw["project"], sources, units, sets, expectations=expectations, described=described
+        )
         listed = raw.get("leaderboards", ())
         leaderboards = tuple(
             _leaderboard(
@@ -281,6 +307,15 @@ class Deployment:
             columns = [f.column for unit in self.view(view) for f in unit.features]
             raise unknown("feature", column, columns, f"view {view!r}")
         return feature
+
+    @cached_property
+    def _described(self) -> Mapping[tuple[str, str], PlannedDescription]:
+        return {(one.kind, one.name): one for one in self.described}
+
+    def description(self, kind: str, name: str) -> PlannedDescription | None:
+        """Words of a definition's author; None where there are none, and of a kind that nobody
+        describes."""
+        return self._described.get((kind, name))
 
     def feature_set(self, name: str) -> PlannedSet:
         """The feature set of this name; UnknownName if there is none."""

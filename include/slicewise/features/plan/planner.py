@@ -19,6 +19,7 @@ from slicewise.features.declare.project import Project
 from slicewise.features.naming import OF_QUESTIONS, refuse_cases
 from slicewise.features.plan.build import Slices, build_unit
 from slicewise.features.plan.deployment import Deployment, PlannedSet
+from slicewise.features.plan.descriptions import described
 from slicewise.features.plan.expectations import expectations
 from slicewise.features.plan.fingerprint import condition_column
 from slicewise.features.plan.finite import may_be_infinite
@@ -82,7 +83,9 @@ def plan(project: Project) -> Deployment:
         replace(plan_leaderboard(leaderboard, bare.resolve), project=project.name)
         for leaderboard in leaderboards
     )
-    return Deployment(project.name, sources, units, named, ranked, expectations(project))
+    return Deployment(
+        project.name, sources, units, named, ranked, expectations(project), described(project)
+    )
 
 
 def plan_source(source: KafkaSource) -> Source:

@@ -18,6 +18,7 @@ from slicewise.features.expectations import (
 )
 from slicewise.features.naming import (
     Location,
+    check_described,
     check_mapping,
     check_name,
     check_owner,
@@ -26,6 +27,7 @@ from slicewise.features.naming import (
     refuse_cases,
     refuse_reserved,
     subject_of,
+    tags_of,
     texts,
     written_at,
 )
@@ -73,6 +75,7 @@ class KafkaSource:
     them could be checked. topic: the source's name by default. dedupe: sw.dedupe("event_id") where
     a producer may send an event again. expect: what its events are to be like, as sw.expect(…) or
     Great Expectations' JSON; each hour of the archive is checked by it, and no record is refused.
+    description, tags: words for people, which slicewise show and search read.
     """
 
     name: str
@@ -90,6 +93,8 @@ class KafkaSource:
     registry: str | None = None
     dedupe: Dedupe | None = None
     expect: Sequence[Expectation | Mapping[str, Any]] = ()
+    description: str | None = None
+    tags: Sequence[str] = ()
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -105,6 +110,8 @@ class KafkaSource:
         where = self.where
         check_name(self.name, "a source", where)
         check_owner(self.owner, where)
+        check_described(self.description, where)
+        object.__setattr__(self, "tags", tags_of(self.tags, where))
         self._check_schema(where)
         self._check_time(where)
         object.__setattr__(self, "schema", frozen(self.schema))

@@ -29,6 +29,8 @@ _SOURCE_DEFAULTS: Mapping[str, Any] = {
     "registry": None,
     "dedupe": None,
     "expect": (),
+    "description": None,
+    "tags": (),
 }
 
 
@@ -67,7 +69,9 @@ def view_form(view: FeatureView) -> str:
         lines.append(f"    columns={{\n{inner}    }},\n")
     features = "".join(f"        {_feature(feature)},\n" for feature in view.features)
     lines.append(f"    features=[\n{features}    ],\n")
-    for name in ("slice", "owner"):
+    if view.tags:
+        lines.append(f"    tags={_value(view.tags)},\n")
+    for name in ("slice", "owner", "description"):
         if getattr(view, name) is not None:
             lines.append(f"    {name}={_text(getattr(view, name))},\n")
     if view.spread:
@@ -94,6 +98,8 @@ def _column(made: str | RowFunction) -> str:
 def _feature(feature: Feature) -> str:
     windows = ", ".join(as_window(window).as_python() for window in feature.windows)
     expect = f", expect={_value(feature.expect)}" if feature.expect else ""
+    if feature.description is not None:
+        expect += f", description={_text(feature.description)}"
     return (
         f"sw.Feature({_text(feature.name)}, {aggregate_form(feature.aggregate)}, "
         f"windows=[{windows}]{expect})"

@@ -27,6 +27,7 @@ from slicewise.features.sql.statements import (
     EXPECT,
     Statement,
     expectations,
+    listed,
     refuse_unknown_options,
     truth,
 )
@@ -39,7 +40,7 @@ from slicewise.windows.window import Window
 
 QUERY = "query"
 """The name of a view that is asked for without one."""
-_OPTIONS = ("slice", "spread", "owner", "global", "expect")
+_OPTIONS = ("slice", "spread", "owner", "global", "expect", "description", "tags")
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class _Select:
                 slice=None if (slice_text or "auto").lower() == "auto" else slice_text,
                 spread=truth(self.sql, self.statement.options.get("spread")),
                 owner=options.get("owner"),
+                description=options.get("description"),
+                tags=listed(self.statement.options.get("tags")),
                 tests=self.tests,
                 location=self.location,
             )

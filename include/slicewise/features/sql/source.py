@@ -13,16 +13,25 @@ from slicewise.features.schema.dedupe import MOST, WITHIN, Dedupe
 from slicewise.features.schema.types import KAFKA_TIME
 from slicewise.features.sql.source_columns import SourceColumn, read_column
 from slicewise.features.sql.statements import (
-    Option,
     Statement,
     expectations,
+    listed,
     refuse_unknown_options,
 )
 from slicewise.features.sql.text import Span, SqlText
 
-_TEXTS = ("topic", "timestamp", "max_lateness", "max_ahead", "owner", "format", "registry")
+_TEXTS = (
+    "topic",
+    "timestamp",
+    "max_lateness",
+    "max_ahead",
+    "owner",
+    "format",
+    "registry",
+    "description",
+)
 _DEDUPE = ("dedupe", "dedupe_within", "dedupe_most")
-_OPTIONS = (*_TEXTS, *_DEDUPE, "allow_nan", "connector", "expect")
+_OPTIONS = (*_TEXTS, *_DEDUPE, "allow_nan", "connector", "expect", "tags")
 _HINTS = {
     "properties.": "brokers are the platform's setting (SLICEWISE_KAFKA_BOOTSTRAP): leave it out",
     "scan.": "a view's history is built from the archive when it is applied: leave it out",
@@ -55,7 +64,7 @@ def read_source(sql: SqlText, statement: Statement, location: Location) -> Kafka
         n: statement.options[n].value for n in _TEXTS if n in statement.options
     }
     required = [column.name for column in columns if column.required]
-    allowed = _listed(statement.options.get("allow_nan"))
+    allowed = listed(statement.options.get("allow_nan"))
     dedupe = _dedupe(sql, statement)
     expect = expectations(sql, statement.options.get("expect"), f"source {statement.name!r}")
     try:
@@ -65,6 +74,7 @@ def read_source(sql: SqlText, statement: Statement, location: Location) -> Kafka
             allow_nan=allowed,
             dedupe=dedupe,
             expect=expect,
+            tags=listed(statement.options.get("tags")),
             location=location,
             **_shape(columns),
             **options,
@@ -120,7 +130,3 @@ def _fault(statement: Statement, columns: Sequence[SourceColumn], error: Definit
         (option.span for name, option in statement.options.items() if name in message),
         statement.head,
     )
-
-
-def _listed(option: Option | None) -> list[str]:
-    return [] if option is None else [name.strip() for name in option.value.split(",")]

@@ -212,6 +212,11 @@ def expectations(sql: SqlText, option: Option | None, where: str) -> tuple[Expec
     return read
 
 
+def listed(option: Option | None) -> list[str]:
+    """Names of an option, between commas; none where it is left out."""
+    return [] if option is None else [name.strip() for name in option.value.split(",")]
+
+
 def truth(sql: SqlText, option: Option | None) -> bool:
     """TRUE or FALSE of an option; FALSE where it is left out."""
     if option is None:

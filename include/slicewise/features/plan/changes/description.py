@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from slicewise.features import own
@@ -20,11 +20,12 @@ class FeatureText:
     column: str
     aggregate: str
     window: str
+    description: str = ""
 
     @property
     def words(self) -> str:
         """All of its words, in lower case, for a search."""
-        return f"{self.column} {self.aggregate} {self.window}".lower()
+        return f"{self.column} {self.aggregate} {self.window} {self.description}".lower()
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Description:
     features: tuple[FeatureText, ...] = ()
     uses: tuple[str, ...] = ()
     """Names of the definitions that read it, each after its kind."""
+    description: str = ""
+    tags: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -49,17 +52,23 @@ class Description:
     def words(self) -> str:
         """All of its words, in lower case, for a search."""
         features = (one.words for one in self.features)
-        every = (self.name, self.kind, self.owner, self.project, *self.facts.values(), *features)
+        own_words = (self.name, self.kind, self.owner, self.project, self.description, *self.tags)
+        every = (*own_words, *self.facts.values(), *features)
         return " ".join(every).lower()
 
 
 def descriptions(deployment: Deployment) -> tuple[Description, ...]:
     """Descriptions of all that projects declare: sources, views, feature sets, leaderboards."""
-    return (
+    every = (
         *_sources(deployment),
         *_views(deployment),
         *_feature_sets(deployment),
         *_leaderboards(deployment),
+    )
+    given = ((one, deployment.description(one.kind, one.name)) for one in every)
+    return tuple(
+        one if of is None else replace(one, description=of.description, tags=of.tags)
+        for one, of in given
     )
 
 
@@ -96,7 +105,12 @@ def _views(deployment: Deployment) -> Iterator[Description]:
         units = deployment.view(name)
         features = tuple(
             FeatureText(
-                feature.column, feature.aggregate.describe(), feature.window.column_suffix()
+                feature.column,
+                feature.aggregate.describe(),
+                feature.window.column_suffix(),
+                ""
+                if (of := deployment.description("feature", f"{name}:{feature.feature}")) is None
+                else of.description,
             )
             for unit in units
             for feature in unit.features

@@ -13,7 +13,7 @@ from slicewise.features import own
 from slicewise.features.plan.build import unit_to_json
 from slicewise.features.plan.changes.differences import differences
 from slicewise.features.plan.changes.schema_change import schema_changes
-from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.deployment import Deployment, PlannedDescription
 from slicewise.features.plan.unit import (
     ListUnit,
     PlannedFeature,
@@ -86,8 +86,8 @@ def changed(now: Deployment, then: Deployment | None) -> tuple[Changed, ...]:
     """The names that `now` brought, changed or removed, sources first. then: the one before."""
     result: list[Changed] = []
     for kind in _KINDS:
-        new = _definitions(now, kind)
-        old = {} if then is None else _definitions(then, kind)
+        new = _described(now, kind)
+        old = {} if then is None else _described(then, kind)
         for name in dict.fromkeys((*new, *old)):
             if name not in old:
                 result.append(Changed(name, kind, "new"))
@@ -135,6 +135,23 @@ def versions(stood: Sequence[Stood], name: str) -> tuple[Version, ...]:
     if not result:
         raise unknown("name", name, names)
     return tuple(result)
+
+
+def _described(deployment: Deployment, kind: Kind) -> Mapping[str, object]:
+    """Definitions, each with what its author says of it."""
+    return {
+        name: (definition, _words(deployment, kind, name))
+        for name, definition in _definitions(deployment, kind).items()
+    }
+
+
+def _words(deployment: Deployment, kind: Kind, name: str) -> dict[str, PlannedDescription]:
+    """Column, or "" for the whole -> what its author says of it."""
+    of = {"": deployment.description(kind, name)}
+    if kind == "view":
+        for column, feature in _features(deployment.view(name)).items():
+            of[column] = deployment.description("feature", f"{name}:{feature.feature}")
+    return {column: one for column, one in of.items() if one is not None}
 
 
 def _definitions(deployment: Deployment, kind: Kind) -> Mapping[str, object]:
@@ -209,6 +226,22 @@ def _differences(kind: Kind, name: str, now: Deployment, then: Deployment) -> It
                 yield f"{option} is {new[option]}, was {old[option]}"
     if before != after:
         yield f"the owner is {after or 'nobody'}, was {before or 'nobody'}"
+    yield from _of_words(_words(now, kind, name), _words(then, kind, name))
+
+
+def _of_words(
+    now: Mapping[str, PlannedDescription], then: Mapping[str, PlannedDescription]
+) -> Iterator[str]:
+    for column in dict.fromkeys((*now, *then)):
+        new, old = now.get(column), then.get(column)
+        if (new.description if new else "") != (old.description if old else ""):
+            yield f"{column} is described otherwise" if column else "it is described otherwise"
+        if (tags := new.tags if new else ()) != (tags_then := old.tags if old else ()):
+            yield f"the tags are {_listed(tags)}, were {_listed(tags_then)}"
+
+
+def _listed(tags: Iterable[str]) -> str:
+    return ", ".join(tags) or "none"
 
 
 def _of_source(now: Source, then: Source) -> Iterator[str]:
