@@ -64,7 +64,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "training": ("tables", "requests", "events", "answering", "archiving", "recent"),
     "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report", "expectations"),
-    "lifecycle": ("healing", "health", "history", "lineage"),
+    "lifecycle": ("healing", "health", "history", "lineage", "registry"),
     "local": ("airflow", "servers"),
     "cli": ("define", "data", "operate"),
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from slicewise.features.plan.changes.explain import Changed, Stood, Version
-    from slicewise.local.registry import Registry
+    from slicewise.stores.lake.stood import Registry
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

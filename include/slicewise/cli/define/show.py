@@ -1,4 +1,4 @@
-"""show what a name means now: its definition in words, who uses it, and its versions
+"""show what a name means now: its definition, who uses it, its versions, and how fresh it is
 
 A name is a source's, a view's, a feature set's or a leaderboard's that is deployed. Of one that is
 gone slicewise history shows the versions.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
-    from slicewise.features.plan.changes.explain import Description, Version
+    from slicewise.lifecycle.registry.shown import Shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,54 +26,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    from slicewise.features.plan.changes.explain import descriptions
+    from slicewise.lifecycle.registry.shown import shown, shown_json
     from slicewise.local import deploy
-    from slicewise.names import unknown
+    from slicewise.stores.online.redis.status import read_status
 
     with deploy.looked_at(settings) as store:
         deployment = deploy.require_units(deploy.current(store))
         registry = deploy.read_registry(settings, store)
-    every = descriptions(deployment)
-    shown = [one for one in every if one.name == arguments.name]
-    if not shown:
-        raise unknown("name", arguments.name, [one.name for one in every])
-    versions = registry.versions(arguments.name)
+    every = shown(arguments.name, deployment, registry, read_status(settings.redis_url))
     if arguments.json:
-        print(
-            json.dumps(
-                {
-                    "definitions": [one.to_json() for one in shown],
-                    "versions": [version.to_json() for version in versions],
-                }
-            )
-        )
+        print(json.dumps(shown_json(every)))
         return 0
-    for one in shown:
-        _print(one, [version for version in versions if version.kind == one.kind])
+    for one in every:
+        _print(one)
     return 0
 
 
-def _print(one: Description, versions: list[Version]) -> None:
+def _print(one: Shown) -> None:
     from slicewise.cli.table import print_table, shortened
 
-    print(f"{one.kind} {one.name}")
-    if one.description:
-        print(textwrap.indent(one.description, "  "))
-    facts = {"owner": one.owner, "project": one.project, "tags": ", ".join(one.tags)}
-    facts |= one.facts
-    facts["used by"] = ", ".join(one.uses) or "nothing that is deployed"
-    for word, text in facts.items():
-        if text:
-            print(f"  {word:<16}{text}")
-    if one.features:
+    definition = one.definition
+    print(f"{definition.kind} {definition.name}")
+    if definition.description:
+        print(textwrap.indent(definition.description, "  "))
+    for word, text in one.facts.items():
+        print(f"  {word:<16}{text}")
+    if definition.features:
         print()
         rows = [
             (feature.column, feature.aggregate, feature.window, shortened(feature.description))
-            for feature in one.features
+            for feature in definition.features
         ]
         print_table(("feature", "aggregate", "window", "description"), rows)
     print()
-    for version in versions:
+    for version in one.versions:
         by = f", by {version.by}" if version.by else ""
         what = "; ".join(version.differences) or "new"
         print(f"version {version.number}, deployment {version.deployment_version}{by}: {what}")

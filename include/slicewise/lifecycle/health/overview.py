@@ -223,17 +223,26 @@ def late_of(status: StoreStatus, limits: Limits) -> tuple[Missed, ...]:
     real-time lane does not write is judged by the micro-batch lane."""
     if not limits.fresh_within_ms:
         return ()
-    sources = {name: name for name in status.sources}
-    sources |= {str(unit["view"]): str(unit["source"]) for unit in status.units}
+    return missed_freshness(_sources(status), visible_by(status), status.now_us, limits)
+
+
+def visible_by(status: StoreStatus) -> dict[str, Status]:
+    """View or source -> status of the driver that makes its events visible first; a view that the
+    real-time lane does not write has that of the micro-batch lane."""
     by_batches = {str(unit["view"]) for unit in status.units} - realtime_views(status.manifest)
     first = {one.source: one for one in freshness_of(status)}
     streams = {one.source: one for one in streams_of(status)[0]}
-    statuses = {
+    return {
         name: of
-        for name, source in sources.items()
+        for name, source in _sources(status).items()
         if (of := (streams if name in by_batches else first).get(source)) is not None
     }
-    return missed_freshness(sources, statuses, status.now_us, limits)
+
+
+def _sources(status: StoreStatus) -> dict[str, str]:
+    """View or source -> its source."""
+    sources = {name: name for name in status.sources}
+    return sources | {str(unit["view"]): str(unit["source"]) for unit in status.units}
 
 
 def probes_of(status: StoreStatus) -> ProbeStatus | None:

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
@@ -214,11 +214,13 @@ class App:
                 return await self._page(path)
             check_accepted(
                 accept,
-                HTML_KINDS if path == "/" or path.startswith(_LEADERBOARD_PAGE) else JSON_KINDS,
+                HTML_KINDS if path == "/" or path.startswith(_HTML) else JSON_KINDS,
             )
             async with self.gate.entered(self._client(scope)):
                 if path.startswith(_LEADERBOARD):
                     return await self._leaderboard(unquote(path[len(_LEADERBOARD) :]), packed)
+                if path.startswith(_REGISTRIES):
+                    return await self._registry(path, scope.get("query_string", b""), packed)
                 return await self._page(path)
         except SlicewiseError as error:
             return self._failures.response(error, msgpack=packed)
@@ -261,6 +263,28 @@ class App:
             self.metrics.flags.labels(flag).inc()
         return encoded(200, leaderboard.to_wire(text=not packed), msgpack=packed)
 
+    async def _registry(self, path: str, query: bytes, packed: bool) -> Response:
+        """Definitions that are deployed, or those that all words of `q` are about; or one name."""
+        # imported by the first who asks: answers need none of it
+        from slicewise.serving.http import registry_page
+        from slicewise.serving.registry import descriptions, matching, read_shown, shown_json
+
+        catalog = await self.connection.run(self.service.load())
+        name = unquote(path.removeprefix("/v1").removeprefix(_REGISTRY_PAGE)).removeprefix("/")
+        people = path.startswith(_REGISTRY_PAGE)
+        if name:
+            every, unread = await read_shown(self._redis_url, catalog.deployment, name)
+            if people:
+                return Response(200, registry_page.shown_html(every, unread), http.HTML)
+            left = [{"version": version, "reason": reason} for version, reason in unread]
+            return encoded(200, shown_json(every) | {"unread": left}, msgpack=packed)
+        words = " ".join(parse_qs(query.decode("latin-1"), errors="replace").get("q", ()))
+        matches = matching(descriptions(catalog.deployment), words)
+        if people:
+            return Response(200, registry_page.matches_html(words, matches), http.HTML)
+        listed = {"words": words, "matches": [one.to_json() for one in matches]}
+        return encoded(200, listed, msgpack=packed)
+
     async def _ready(self) -> Response:
         try:
             catalog = await self.connection.run(self.service.load())
@@ -285,12 +309,23 @@ _PAGES = (
     "/openapi.json",
     "/v1/features",
     "/v1/leaderboards",
+    "/registry",
+    "/v1/registry",
 )
 _UNGATED = ("/healthz", "/readyz", "/metrics", _PLATFORM, "/openapi.json")
 """Paths that tell how the service is: they must be told while it is busy."""
 _EXPLAIN = "/v1/explain"
 _LEADERBOARD, _LEADERBOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"
-_NAMED = ("/v1/features/", _LEADERBOARD, _LEADERBOARD_PAGE)
+_REGISTRY, _REGISTRY_PAGE = "/v1/registry", "/registry"
+_REGISTRIES = (_REGISTRY, _REGISTRY_PAGE)
+_HTML = (_LEADERBOARD_PAGE, _REGISTRY_PAGE)
+_NAMED = (
+    "/v1/features/",
+    _LEADERBOARD,
+    _LEADERBOARD_PAGE,
+    f"{_REGISTRY}/",
+    f"{_REGISTRY_PAGE}/",
+)
 
 
 def _route(path: str) -> str:

@@ -326,6 +326,12 @@ def document() -> dict[str, Any]:
         "Error": _ERROR,
     }
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    words = {
+        "name": "q",
+        "in": "query",
+        "description": "words, all of which are to be met",
+        "schema": {"type": "string"},
+    }
     return {
         "openapi": "3.1.0",
         "info": {"title": "slicewise", "version": __version__},
@@ -383,6 +389,22 @@ def document() -> dict[str, Any]:
             },
             "/leaderboards/{name}": {
                 "get": _page("A leaderboard for people, live", "text/html", 404, 406),
+                "parameters": [name],
+            },
+            "/v1/registry": {
+                "get": _get("Definitions that are deployed, or those that words are about", 406),
+                "parameters": [words],
+            },
+            "/v1/registry/{name}": {
+                "get": _get("A name: definitions, versions, uses and freshness", 404, 406),
+                "parameters": [name],
+            },
+            "/registry": {
+                "get": _page("Definitions for people, with a search", "text/html", 406),
+                "parameters": [words],
+            },
+            "/registry/{name}": {
+                "get": _page("A name for people", "text/html", 404, 406),
                 "parameters": [name],
             },
             "/healthz": {"get": _get("Whether the process runs")},

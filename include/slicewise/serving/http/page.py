@@ -11,7 +11,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.schema.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP
 from slicewise.serving.answering.service import FeatureService
 
-_STYLE = (
+STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 "
     "1rem;color:#222}"
     "h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}code,pre{font:14px/1.45 "
@@ -33,7 +33,7 @@ def html(service: FeatureService) -> bytes:
     """The page; without a catalog it says that nothing is deployed."""
     catalog = service.catalog
     parts = ["<!doctype html><html lang=en><meta charset=utf-8><title>slicewise</title>"]
-    parts.append(f"<style>{_STYLE}</style><h1>slicewise features</h1>")
+    parts.append(f"<style>{STYLE}</style><h1>slicewise features</h1>")
     if catalog is None:
         parts.append(
             "<p>Nothing is deployed, or the store does not answer: see <a href=/readyz>/readyz</a>."
@@ -45,7 +45,7 @@ def html(service: FeatureService) -> bytes:
         '<code>"tokens": false</code> leaves tokens out.'
     )
     parts.append(
-        "<p class=quiet><a href=/openapi.json>OpenAPI</a> · <a href=/v1/features>JSON list</a> · "
+        "<p class=quiet><a href=/registry>registry</a> · <a href=/openapi.json>OpenAPI</a> · <a href=/v1/features>JSON list</a> · "
         "<a href=/readyz>readiness</a> · <a href=/metrics>metrics</a></html>"
     )
     return "".join(parts).encode()

@@ -1,0 +1,4 @@
+"""Deployed names for people.
+
+Doors: shown.
+"""
