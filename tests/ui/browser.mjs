@@ -21,7 +21,8 @@ export function platform () {
   }
   const parsed = JSON.parse(out)
   const services = Array.isArray(parsed) ? parsed : parsed.services
-  return Object.fromEntries(services.map(each => [each.name, each.address]))
+  // a finding about a service has its name too, and no address
+  return Object.fromEntries(services.filter(each => each.kind === 'service').map(each => [each.name, each.address]))
 }
 
 // a page of a browser of its own, and what ends it

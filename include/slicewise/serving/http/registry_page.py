@@ -14,7 +14,7 @@ from slicewise.serving.http.page import STYLE
 
 _STYLE = (
     STYLE
-    + "table{display:block;overflow-x:auto}input{font:inherit;padding:.3rem .5rem;width:20rem;"
+    + "body{background:#fff}table{display:block;overflow-x:auto}input{font:inherit;padding:.3rem .5rem;width:20rem;"
     "max-width:60vw}button{font:inherit;padding:.3rem .8rem}.tag{background:#eef;padding:0 .4rem;"
     "border-radius:4px}@media(prefers-color-scheme:dark){body{background:#16181c;color:#ddd}"
     "pre,.tag{background:#262a31}td,th{border-color:#3a3f47}a{color:#8ab4f8}.quiet{color:#9aa0a6}}"
@@ -91,7 +91,7 @@ def shown_html(every: Sequence[Shown], unread: Sequence[tuple[int, str]]) -> byt
 def _head(title: str) -> str:
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title>"
-        '<meta name=viewport content="width=device-width,initial-scale=1">'
+        '<meta name=viewport content="width=device-width,initial-scale=1"><link rel=icon href=data:,>'
         f"<style>{_STYLE}</style>"
     )
 
