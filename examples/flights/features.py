@@ -27,6 +27,8 @@ flights = sw.KafkaSource(
     max_lateness="15m",  # the latest flight of 2013 arrived 32 hours late, here five minutes
     required=["carrier", "cancelled"],
     owner="operations",
+    description="Flights that left New York in 2013, each as it arrived or was cancelled.",
+    tags=["public"],
 )
 
 
@@ -66,8 +68,12 @@ carrier = sw.FeatureView(
             # the last: the hour (fifteen days of 2013) before the last one, to compare with
             windows=["10m", "1h", "6h", "1d", sw.tumbling("1h"), sw.sliding("1h", offset="1h")],
         ),
-        # count() counts cancelled flights, count("dep_delay") those that left
-        sw.Feature("departed", sw.count("dep_delay"), windows=["10m", "1h", "1d"]),
+        sw.Feature(
+            "departed",
+            sw.count("dep_delay"),
+            windows=["10m", "1h", "1d"],
+            description="Flights that left; flights_… counts cancelled ones too.",
+        ),
         sw.Feature("delay_total", sw.sum("dep_delay"), windows=["1h", "1d"]),
         sw.Feature(
             "delay",
@@ -82,7 +88,12 @@ carrier = sw.FeatureView(
         sw.Feature("planes", sw.distinct_count("tailnum"), windows=["1h", "1d"]),
         sw.Feature("any_late", sw.bool_or("late"), windows=["10m", "1h"]),
         sw.Feature("all_late", sw.bool_and("late"), windows=["10m"]),
-        sw.Feature("made_up", sw.mean("made_up"), windows=["1d"]),
+        sw.Feature(
+            "made_up",
+            sw.mean("made_up"),
+            windows=["1d"],
+            description="Minutes by which a flight was less late on arrival than on departure.",
+        ),
         sw.Feature("very_late", sw.count(where="dep_delay >= 120"), windows=["10m", "1h"]),
         sw.Feature("delay_shares", sw.quantiles("dep_delay", q=[0.5, 0.95]), windows=["1h"]),
         # a minute of delay weighs half as much ten minutes (2.5 days of 2013) later
@@ -90,6 +101,8 @@ carrier = sw.FeatureView(
         sw.Feature("delay_from", sw.bucketed(sw.mean("dep_delay"), by="origin"), windows=["1h"]),
     ],
     owner="operations",
+    description="Delays of an airline's departures, in minutes.",
+    tags=["delay"],
     tests=[
         sw.case(
             name="a cancelled flight counts, but has no delay",
@@ -160,6 +173,8 @@ route = sw.FeatureView(
         sw.Feature("carriers", sw.distinct_count("carrier"), windows=["1d", sw.tumbling("6h")]),
     ],
     owner="operations",
+    description="Delays and speed between two airports.",
+    tags=["delay"],
     tests=[
         sw.case(
             name="a route is its two airports",
@@ -183,6 +198,7 @@ long_haul = sw.FeatureView(
     ],
     columns={"arrived": "arr_delay IS NOT NULL"},
     owner="operations",
+    description="Flights of 1,500 miles and more that were not cancelled.",
     tests=[
         sw.case(
             name=(
@@ -214,6 +230,7 @@ cancellations = sw.FeatureView(
         sw.Feature("airports", sw.count_by("origin"), windows=[sw.rows(20)]),
     ],
     owner="operations",
+    description="Flights of an airline that were cancelled.",
     tests=[
         sw.case(
             name="a range is closed at both ends, and none but cancelled flights are in it",
@@ -246,6 +263,8 @@ new_york = sw.FeatureView(
         sw.Feature("busiest", sw.top_k_frequent("dest", k=5), windows=["1h"]),
     ],
     owner="operations",
+    description="The whole city as one entity.",
+    tags=["delay"],
     tests=[
         sw.case(
             name="where most flights go, the number of flights beside each",
@@ -277,4 +296,6 @@ delay_risk = sw.FeatureSet(
     ],
     defaults={"carrier:delay_10m": 0.0, "route:delay_6h": 0.0},
     owner="operations",
+    description="What a model reads that predicts how late a flight will leave.",
+    tags=["delay", "model"],
 )

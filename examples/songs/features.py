@@ -14,6 +14,7 @@ plays = sw.KafkaSource(
     timestamp="played_at",
     max_lateness="1d",
     owner="music",
+    description="Plays of songs, each with the seconds that were listened to.",
 )
 
 songs = sw.FeatureView(
@@ -23,9 +24,11 @@ songs = sw.FeatureView(
     slice="1s",
     features=[
         sw.Feature("plays", sw.count(), windows=["10s"]),
-        sw.Feature("heard", sw.sum("seconds"), windows=["10s"]),
+        sw.Feature("heard", sw.sum("seconds"), windows=["10s"], description="Seconds in all."),
     ],
     owner="music",
+    description="How much each song is played just now.",
+    tags=["live"],
     tests=[
         sw.case(
             name="half-open: a play at the end of the window is of the next one",
@@ -61,4 +64,13 @@ songs = sw.FeatureView(
 # The ten songs with the most plays of the last ten seconds, every second. A play that comes late
 # changes no leaderboard that was published: with late="correct" it would, and old and new rows
 # would go to a topic.
-top_songs = sw.Leaderboard("top_songs", view=songs, by="plays_10s", k=10, every="1s", owner="music")
+top_songs = sw.Leaderboard(
+    "top_songs",
+    view=songs,
+    by="plays_10s",
+    k=10,
+    every="1s",
+    owner="music",
+    description="The ten songs with the most plays of the last ten seconds.",
+    tags=["live"],
+)

@@ -98,6 +98,11 @@ def test_a_search_meets_all_of_its_words_and_lists_all_without_any(api: httpx.Cl
     assert "<script" not in page
     assert "0 definitions" in page
     assert "href=/registry" in api.get("/").text
+    # who lists what can be asked for reads the same words
+    view = api.get("/v1/features/listening").json()
+    assert (view["description"], view["tags"]) == (MARKUP, ["gold", "pii"])
+    feature = api.get("/v1/features/listening:seconds_1h").json()
+    assert feature["description"] == "How long they listened"
 
 
 def test_a_name_that_is_not_deployed_is_refused_with_one_that_is(api: httpx.Client) -> None:

@@ -14,7 +14,20 @@ from slicewise.windows.durations import format_duration
 
 def leaderboards(deployment: Deployment) -> dict[str, Any]:
     """The leaderboards, each with what it ranks."""
-    return {"leaderboards": [_leaderboard(leaderboard) for leaderboard in deployment.leaderboards]}
+    return {
+        "leaderboards": [
+            _leaderboard(leaderboard) | _words(deployment, "leaderboard", leaderboard.name)
+            for leaderboard in deployment.leaderboards
+        ]
+    }
+
+
+def _words(deployment: Deployment, kind: str, name: str) -> dict[str, Any]:
+    """Words of the author of a definition."""
+    words = deployment.description(kind, name)
+    if words is None:
+        return {"description": "", "tags": []}
+    return {"description": words.description, "tags": list(words.tags)}
 
 
 def _leaderboard(leaderboard: PlannedLeaderboard) -> dict[str, Any]:
@@ -43,7 +56,7 @@ def everything(deployment: Deployment) -> dict[str, Any]:
 def one(deployment: Deployment, name: str) -> dict[str, Any]:
     """A view, a feature "view:column" or a feature set. Raises UnknownName."""
     if ":" in name:
-        return _feature(*deployment.resolve(name))
+        return _feature(deployment, *deployment.resolve(name))
     if name in {declared.name for declared in deployment.feature_sets}:
         return feature_set(deployment, name)
     return view(deployment, name)
@@ -56,8 +69,11 @@ def view(deployment: Deployment, name: str) -> dict[str, Any]:
         "name": name,
         "source": units[0].source,
         "owner": units[0].owner,
+        **_words(deployment, "view", name),
         "entity": dict(units[0].entity),
-        "features": [_feature(unit, feature) for unit in units for feature in unit.features],
+        "features": [
+            _feature(deployment, unit, feature) for unit in units for feature in unit.features
+        ],
     }
 
 
@@ -72,13 +88,14 @@ def feature_set(deployment: Deployment, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "owner": definition.owner,
+        **_words(deployment, "feature set", name),
         "features": list(definition.features),
         "defaults": dict(definition.defaults),
         "entity": entity,
     }
 
 
-def _feature(unit: StorageUnit, feature: PlannedFeature) -> dict[str, Any]:
+def _feature(deployment: Deployment, unit: StorageUnit, feature: PlannedFeature) -> dict[str, Any]:
     membership = membership_of(feature.aggregate)
     question = (
         {}
@@ -88,6 +105,9 @@ def _feature(unit: StorageUnit, feature: PlannedFeature) -> dict[str, Any]:
     return {
         "ref": f"{unit.view}:{feature.column}",
         "aggregate": feature.aggregate.describe(),
+        "description": _words(deployment, "feature", f"{unit.view}:{feature.feature}")[
+            "description"
+        ],
         "type": str(answer_type(feature.aggregate)),
         **question,
         "window": feature.window.column_suffix(),
