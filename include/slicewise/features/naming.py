@@ -89,6 +89,14 @@ def check_described(description: object, where: str) -> None:
             expected='a text, as description="payments of a card", or none',
             next_step="write what it means, or leave description= out",
         )
+    wrong = [one for one in description if not one.isprintable() and one not in "\n\t"]
+    if wrong:
+        raise DefinitionError(
+            f"the description has the character {wrong[0]!r}",
+            where=where,
+            expected="characters that can be shown, line ends and tabs",
+            next_step="leave it out",
+        )
     if len(description) > LONGEST_DESCRIPTION:
         raise DefinitionError(
             f"the description has {len(description)} characters",

@@ -1,39 +1,88 @@
-"""Definitions and their versions are read from the store beside the answers, in a thread of their
-own."""
+"""Definitions and their versions are read from the store beside the answers: one reading at a time,
+in a thread of its own."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from typing import Any
 
-from slicewise.features.plan.changes.explain import descriptions as descriptions
-from slicewise.features.plan.changes.explain import matching as matching
+from slicewise.errors import BadRequest, StoreUnavailable
+from slicewise.features.plan.changes.explain import Description, descriptions, matching
 from slicewise.features.plan.deployment import Deployment
-from slicewise.lifecycle.registry.shown import Shown, shown
-from slicewise.lifecycle.registry.shown import shown_json as shown_json
+from slicewise.lifecycle.registry.shown import Shown, refuse_unknown, shown, shown_json
 from slicewise.stores.lake.stood import read_stood, registry_of
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.redis.status import read_status
 
-TIMEOUT_S = 5.0
+MOST = 30
+"""Newest deployments that a page reads: each is parsed beside the answers."""
+LONGEST_SEARCH = 400
+OLDER = "older deployments are not read here: slicewise history"
 
 
-async def read_shown(
-    redis_url: str, deployment: Deployment, name: str
-) -> tuple[tuple[Shown, ...], tuple[tuple[int, str], ...]]:
-    """All definitions of this name, with the versions of which the store says who deployed them;
-    and the deployments that it cannot show, with the reasons. Raises UnknownName and
-    StoreUnavailable."""
-    return await asyncio.to_thread(_read, redis_url, deployment, name)
+@dataclass(frozen=True)
+class ShownName:
+    """All definitions of a name."""
+
+    every: tuple[Shown, ...]
+    unread: tuple[tuple[int, str], ...]
+    """Versions of deployments that cannot be shown, and why."""
+    gaps: tuple[str, ...]
+    """Reasons why there may be older versions; then nobody knows their numbers here."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for programs."""
+        values = shown_json(self.every)
+        if self.gaps:
+            for version in values["versions"]:
+                del version["number"]
+        left = [{"version": version, "reason": reason} for version, reason in self.unread]
+        return values | {"unread": left, "gaps": list(self.gaps)}
 
 
-def _read(
-    redis_url: str, deployment: Deployment, name: str
-) -> tuple[tuple[Shown, ...], tuple[tuple[int, str], ...]]:
-    manifests = {deployment.digest: deployment.to_json()}
-    status = read_status(redis_url, timeout_s=TIMEOUT_S)
-    store = open_store(redis_url, TIMEOUT_S)
-    try:
-        registry = registry_of(read_stood(redis_url, store, manifests), manifests)
-    finally:
-        store.close()
-    return shown(name, deployment, registry, status), registry.unread
+class RegistryReader:
+    """Reader of the registry, of one process."""
+
+    def __init__(self, redis_url: str, timeout_s: float) -> None:
+        """timeout_s: longest that somebody waits for a page."""
+        self._redis_url, self._timeout_s = redis_url, timeout_s
+        self._one_at_a_time = asyncio.Semaphore(1)
+
+    async def read(self, deployment: Deployment, name: str) -> ShownName:
+        """All definitions of this name. Raises UnknownName and StoreUnavailable."""
+        refuse_unknown(name, deployment)
+        try:
+            async with asyncio.timeout(self._timeout_s), self._one_at_a_time:
+                return await asyncio.to_thread(self._read, deployment, name)
+        except TimeoutError as error:
+            raise StoreUnavailable(
+                f"the registry was not read within {self._timeout_s:g} s",
+                where="/registry",
+                next_step="ask again",
+            ) from error
+
+    def _read(self, deployment: Deployment, name: str) -> ShownName:
+        manifests = {deployment.digest: deployment.to_json()}
+        status = read_status(self._redis_url, timeout_s=self._timeout_s)
+        store = open_store(self._redis_url, self._timeout_s)
+        try:
+            given = read_stood(self._redis_url, store, manifests, MOST)
+        finally:
+            store.close()
+        gaps = (OLDER,) if len(given) == MOST else ()
+        registry = registry_of(given, manifests, gaps)
+        return ShownName(shown(name, deployment, registry, status), registry.unread, registry.gaps)
+
+
+def search(deployment: Deployment, words: str) -> tuple[Description, ...]:
+    """Definitions that all words are about. Raises BadRequest for a text that is none of a
+    person's."""
+    if len(words) > LONGEST_SEARCH:
+        raise BadRequest(
+            f"{len(words)} characters to search for",
+            where="q",
+            expected=f"at most {LONGEST_SEARCH}",
+            next_step="leave some words out",
+        )
+    return matching(descriptions(deployment), words)

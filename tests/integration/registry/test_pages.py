@@ -71,7 +71,7 @@ def test_a_name_is_shown_with_its_words_versions_uses_and_condition(api: httpx.C
         (2, "bob <b>", ["it is described otherwise"]),
     ]
     assert shown["versions"][0]["until_us"] == shown["versions"][1]["at_us"]
-    assert shown["unread"] == []
+    assert (shown["unread"], shown["gaps"]) == ([], [])
     (source,) = api.get("/v1/registry/plays").json()["definitions"]
     assert "view listening" in source["uses"]
     page = api.get("/registry/listening")
@@ -94,6 +94,9 @@ def test_a_search_meets_all_of_its_words_and_lists_all_without_any(api: httpx.Cl
     assert 'href="/registry/places"' not in page
     assert 'value="PII listened"' in page
     assert api.get("/v1/registry", params={"q": "no such words"}).json()["matches"] == []
+    for path in ("/registry", "/v1/registry"):
+        refused = api.get(path, params={"q": "e " * 300})
+        assert (refused.status_code, refused.json()["error"]["where"]) == (400, "q")
     page = api.get("/registry", params={"q": '"><script>'}).text
     assert "<script" not in page
     assert "0 definitions" in page
@@ -126,3 +129,22 @@ def test_deployments_that_the_store_has_lost_are_told_on_the_page(
         "deployment 77 is not shown: its definitions are lost"
         in api.get("/registry/listening").text
     )
+
+
+def test_where_there_are_older_deployments_no_version_has_a_number(
+    api: httpx.Client, own_redis: RedisServer
+) -> None:
+    with Served.on(own_redis.url, described(deployment(), MARKUP), deploy=False) as served:
+        metadata = served.store.run(ReadMetadata())
+    text = None
+    for version in range(40):
+        one = Registered(
+            metadata.set_or_store_id, version + 100, metadata.units, AT_US + version, "", "apply"
+        )
+        text = added(text, one)
+    assert text is not None
+    record_part(own_redis.url, PART, text)
+    shown = api.get("/v1/registry/listening").json()
+    assert shown["gaps"] == ["older deployments are not read here: slicewise history"]
+    assert all("number" not in version for version in shown["versions"])
+    assert "older deployments are not read here" in api.get("/registry/listening").text

@@ -54,7 +54,12 @@ def _print(one: Shown) -> None:
     if definition.features:
         print()
         rows = [
-            (feature.column, feature.aggregate, feature.window, shortened(feature.description))
+            (
+                feature.column,
+                feature.aggregate,
+                feature.window,
+                shortened(" ".join(feature.description.split())),
+            )
             for feature in definition.features
         ]
         print_table(("feature", "aggregate", "window", "description"), rows)

@@ -98,8 +98,8 @@ DescribedKind = Literal["source", "view", "feature", "feature set", "leaderboard
 
 @dataclass(frozen=True)
 class PlannedDescription:
-    """Words of a definition's author. name: of a feature "view:feature". project: empty of a
-    source, which several may read. It bears on nothing that is stored or answered."""
+    """Words of a definition's author. name: of a feature "view:feature". Of a source each project
+    that declares it may say some. It bears on nothing that is stored or answered."""
 
     kind: DescribedKind
     name: str
@@ -310,11 +310,21 @@ class Deployment:
 
     @cached_property
     def _described(self) -> Mapping[tuple[str, str], PlannedDescription]:
-        return {(one.kind, one.name): one for one in self.described}
+        words: dict[tuple[str, str], PlannedDescription] = {}
+        for one in self.described:
+            before = words.get((one.kind, one.name))
+            if before is None:
+                words[one.kind, one.name] = one
+            else:  # of a source, by another project
+                tags = tuple(sorted({*before.tags, *one.tags}))
+                description = before.description or one.description
+                words[one.kind, one.name] = replace(before, description=description, tags=tags)
+        return words
 
     def description(self, kind: str, name: str) -> PlannedDescription | None:
         """Words of a definition's author; None where there are none, and of a kind that nobody
-        describes."""
+        describes. A source has the tags of all projects, and the first description by their
+        names."""
         return self._described.get((kind, name))
 
     def feature_set(self, name: str) -> PlannedSet:

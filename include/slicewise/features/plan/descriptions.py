@@ -18,7 +18,8 @@ def described(project: Project) -> tuple[PlannedDescription, ...]:
 def _every(project: Project) -> Iterator[PlannedDescription]:
     name = project.name
     for source in {view.source.name: view.source for view in project.views}.values():
-        yield PlannedDescription("source", source.name, _of(source.description), tuple(source.tags))
+        tags = tuple(source.tags)
+        yield PlannedDescription("source", source.name, _of(source.description), tags, name)
     for view in project.views:
         tags = tuple(view.tags)
         yield PlannedDescription("view", view.name, _of(view.description), tags, name)

@@ -225,7 +225,8 @@ def _sources(views: Sequence[FeatureView]) -> tuple[Source, ...]:
     for view in views:
         declared = view.source
         first = declared_sources.setdefault(declared.name, (declared, plan_source(declared)))
-        if first[1] != plan_source(declared):
+        words = [(one.description, one.tags) for one in (first[0], declared)]
+        if first[1] != plan_source(declared) or words[0] != words[1]:
             raise DefinitionError(
                 f"two different sources are named {declared.name!r}",
                 where=f"{first[0].where} and {declared.where}",

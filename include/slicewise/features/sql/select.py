@@ -27,8 +27,8 @@ from slicewise.features.sql.statements import (
     EXPECT,
     Statement,
     expectations,
-    listed,
     refuse_unknown_options,
+    tags,
     truth,
 )
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
@@ -108,6 +108,8 @@ class _Select:
         where = None if condition is None else self.logic.condition(condition.this)
         slice_text = options.get("slice")
         features = self._expected(self._features(items))
+        of = f"view {self.statement.name!r}"
+        given_tags = tags(self.sql, self.statement.options.get("tags"), of)
         try:
             view = FeatureView(
                 self.statement.name or QUERY,
@@ -120,7 +122,7 @@ class _Select:
                 spread=truth(self.sql, self.statement.options.get("spread")),
                 owner=options.get("owner"),
                 description=options.get("description"),
-                tags=listed(self.statement.options.get("tags")),
+                tags=given_tags,
                 tests=self.tests,
                 location=self.location,
             )

@@ -17,6 +17,7 @@ from slicewise.features.sql.statements import (
     expectations,
     listed,
     refuse_unknown_options,
+    tags,
 )
 from slicewise.features.sql.text import Span, SqlText
 
@@ -67,6 +68,7 @@ def read_source(sql: SqlText, statement: Statement, location: Location) -> Kafka
     allowed = listed(statement.options.get("allow_nan"))
     dedupe = _dedupe(sql, statement)
     expect = expectations(sql, statement.options.get("expect"), f"source {statement.name!r}")
+    given_tags = tags(sql, statement.options.get("tags"), f"source {statement.name!r}")
     try:
         source = KafkaSource(
             statement.name,
@@ -74,7 +76,7 @@ def read_source(sql: SqlText, statement: Statement, location: Location) -> Kafka
             allow_nan=allowed,
             dedupe=dedupe,
             expect=expect,
-            tags=listed(statement.options.get("tags")),
+            tags=given_tags,
             location=location,
             **_shape(columns),
             **options,

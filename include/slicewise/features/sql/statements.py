@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from slicewise.errors import DefinitionError
 from slicewise.features.expectations import Expectation, expectations_of, refuse_lacking
+from slicewise.features.naming import tags_of
 from slicewise.features.sql.text import Span, SqlText, Tokens
 from slicewise.names import nearest
 
@@ -215,6 +216,15 @@ def expectations(sql: SqlText, option: Option | None, where: str) -> tuple[Expec
 def listed(option: Option | None) -> list[str]:
     """Names of an option, between commas; none where it is left out."""
     return [] if option is None else [name.strip() for name in option.value.split(",")]
+
+
+def tags(sql: SqlText, option: Option | None, where: str) -> tuple[str, ...]:
+    """Tags of an option, between commas; none where it is left out. Raises SqlRefused."""
+    try:
+        return tags_of(listed(option), where)
+    except DefinitionError as error:
+        assert option is not None
+        raise sql.refused(error.what, option.span, error.expected, error.next_step) from error
 
 
 def truth(sql: SqlText, option: Option | None) -> bool:

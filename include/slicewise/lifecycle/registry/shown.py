@@ -73,10 +73,7 @@ def shown(
     name: str, deployment: Deployment, registry: Registry, status: StoreStatus
 ) -> tuple[Shown, ...]:
     """All definitions of this name. Raises UnknownName, with the names that are near."""
-    every = descriptions(deployment)
-    named = [one for one in every if one.name == name]
-    if not named:
-        raise unknown("name", name, [one.name for one in every])
+    named = refuse_unknown(name, deployment)
     versions = registry.versions(name)
     return tuple(
         Shown(
@@ -86,6 +83,15 @@ def shown(
         )
         for one in named
     )
+
+
+def refuse_unknown(name: str, deployment: Deployment) -> list[Description]:
+    """The definitions of this name. Raises UnknownName, with the names that are near."""
+    every = descriptions(deployment)
+    named = [one for one in every if one.name == name]
+    if not named:
+        raise unknown("name", name, [one.name for one in every])
+    return named
 
 
 def shown_json(every: tuple[Shown, ...]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from slicewise.serving.metrics import CONTENT_TYPE, Metrics
 
 if TYPE_CHECKING:
     from slicewise.serving.platform_metrics import PlatformMetrics
+    from slicewise.serving.registry import RegistryReader
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -67,7 +68,7 @@ class App:
         """timeout_s: longest that a request is in work. client_header: names the client, else its
         address does."""
         self.metrics = Metrics()
-        self._redis_url = redis_url
+        self._redis_url, self._timeout_s = redis_url, timeout_s
         self.gate = Gate(limits, self.metrics)
         observe = self.metrics.store_seconds.observe
         self.connection = asynchronous(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
@@ -86,6 +87,13 @@ class App:
         from slicewise.serving.platform_metrics import PlatformMetrics
 
         return PlatformMetrics(self._redis_url)
+
+    @cached_property
+    def registry(self) -> RegistryReader:
+        """Reader of the registry; imported by the first who asks for a name."""
+        from slicewise.serving.registry import RegistryReader
+
+        return RegistryReader(self._redis_url, self._timeout_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -216,11 +224,11 @@ class App:
                 accept,
                 HTML_KINDS if path == "/" or path.startswith(_HTML) else JSON_KINDS,
             )
+            if path.startswith(_REGISTRIES):  # one at a time, in no place of an answer
+                return await self._registry(path, scope.get("query_string", b""), packed)
             async with self.gate.entered(self._client(scope)):
                 if path.startswith(_LEADERBOARD):
                     return await self._leaderboard(unquote(path[len(_LEADERBOARD) :]), packed)
-                if path.startswith(_REGISTRIES):
-                    return await self._registry(path, scope.get("query_string", b""), packed)
                 return await self._page(path)
         except SlicewiseError as error:
             return self._failures.response(error, msgpack=packed)
@@ -267,19 +275,18 @@ class App:
         """Definitions that are deployed, or those that all words of `q` are about; or one name."""
         # imported by the first who asks: answers need none of it
         from slicewise.serving.http import registry_page
-        from slicewise.serving.registry import descriptions, matching, read_shown, shown_json
+        from slicewise.serving.registry import search
 
         catalog = await self.connection.run(self.service.load())
-        name = unquote(path.removeprefix("/v1").removeprefix(_REGISTRY_PAGE)).removeprefix("/")
         people = path.startswith(_REGISTRY_PAGE)
+        name = unquote(path.removeprefix("/v1").removeprefix(_REGISTRY_PAGE)).removeprefix("/")
         if name:
-            every, unread = await read_shown(self._redis_url, catalog.deployment, name)
+            shown = await self.registry.read(catalog.deployment, name)
             if people:
-                return Response(200, registry_page.shown_html(every, unread), http.HTML)
-            left = [{"version": version, "reason": reason} for version, reason in unread]
-            return encoded(200, shown_json(every) | {"unread": left}, msgpack=packed)
+                return Response(200, registry_page.shown_html(shown), http.HTML)
+            return encoded(200, shown.to_json(), msgpack=packed)
         words = " ".join(parse_qs(query.decode("latin-1"), errors="replace").get("q", ()))
-        matches = matching(descriptions(catalog.deployment), words)
+        matches = search(catalog.deployment, words)
         if people:
             return Response(200, registry_page.matches_html(words, matches), http.HTML)
         listed = {"words": words, "matches": [one.to_json() for one in matches]}

@@ -392,7 +392,9 @@ def document() -> dict[str, Any]:
                 "parameters": [name],
             },
             "/v1/registry": {
-                "get": _get("Definitions that are deployed, or those that words are about", 406),
+                "get": _get(
+                    "Definitions that are deployed, or those that words are about", 400, 406
+                ),
                 "parameters": [words],
             },
             "/v1/registry/{name}": {
@@ -400,7 +402,7 @@ def document() -> dict[str, Any]:
                 "parameters": [name],
             },
             "/registry": {
-                "get": _page("Definitions for people, with a search", "text/html", 406),
+                "get": _page("Definitions for people, with a search", "text/html", 400, 406),
                 "parameters": [words],
             },
             "/registry/{name}": {

@@ -9,8 +9,8 @@ from html import escape
 from urllib.parse import quote
 
 from slicewise.features.plan.changes.explain import Description, Version
-from slicewise.lifecycle.registry.shown import Shown
 from slicewise.serving.http.page import STYLE
+from slicewise.serving.registry import ShownName
 
 _STYLE = (
     STYLE
@@ -37,7 +37,7 @@ def matches_html(words: str, matches: Sequence[Description]) -> bytes:
         )
         for one in matches
     )
-    about = f"about {escape(words)!r}" if words else "deployed"
+    about = f"about “{escape(words)}”" if words else "deployed"
     count = f"<p class=quiet>{len(matches)} definitions {about}</p>"
     table = _table(("kind", "name", "owner", "tags", "description"), rows) if matches else ""
     return (
@@ -51,8 +51,9 @@ def matches_html(words: str, matches: Sequence[Description]) -> bytes:
     ).encode()
 
 
-def shown_html(every: Sequence[Shown], unread: Sequence[tuple[int, str]]) -> bytes:
+def shown_html(shown: ShownName) -> bytes:
     """Page of all definitions of a name."""
+    every = shown.every
     parts = [_head(f"{every[0].definition.name} - slicewise registry")]
     for one in every:
         definition = one.definition
@@ -76,15 +77,13 @@ def shown_html(every: Sequence[Shown], unread: Sequence[tuple[int, str]]) -> byt
             parts.append(_table(("feature", "aggregate", "window", "description"), features))
         parts.append("<h2>Versions</h2>")
         header = ("version", "deployment", "since (UTC)", "until", "by", "differences")
-        parts.append(_table(header, map(_version, reversed(one.versions))))
+        versions = (_version(v, whole=not shown.gaps) for v in reversed(one.versions))
+        parts.append(_table(header, versions))
     parts += [
         f"<p class=quiet>deployment {version} is not shown: {escape(why)}</p>"
-        for version, why in unread
+        for version, why in shown.unread
     ]
-    parts.append(
-        "<p class=quiet>These are the versions of the newest deployments, which the store says; "
-        f"<code>slicewise history {escape(every[0].definition.name)}</code> reads the archive too."
-    )
+    parts += [f"<p class=quiet>{escape(gap)}</p>" for gap in shown.gaps]
     return ("".join(parts) + _FOOT).encode()
 
 
@@ -106,14 +105,15 @@ def _cells(row: Iterable[str]) -> str:
     return "".join(f"<td>{cell}" for cell in row)
 
 
-def _version(version: Version) -> tuple[str, ...]:
+def _version(version: Version, *, whole: bool) -> tuple[str, ...]:
+    """whole: whether all versions are known; else nobody knows their numbers."""
     return (
-        str(version.number),
+        str(version.number) if whole else "",
         str(version.deployment_version),
         _when(version.at_us),
         "stands" if version.until_us is None else _when(version.until_us),
         escape(version.by or "-"),
-        escape("; ".join(version.differences) or "new"),
+        escape("; ".join(version.differences) or ("new" if whole else "")),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from slicewise.errors import SlicewiseError
 from slicewise.features.plan.changes.explain import Changed, Stood, Version, changed, versions
 from slicewise.features.plan.deployment import Deployment
-from slicewise.stores.lake.registered import Registered, read_registered, together
+from slicewise.stores.lake.registered import MOST, Registered, read_registered, together
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.port import OnlineStore
@@ -39,15 +39,18 @@ class Registry:
         return versions(self.stood, name)
 
 
-def read_stood(url: str, store: OnlineStore, manifests: dict[str, str]) -> tuple[Registered, ...]:
-    """Deployments that the store at `url` says; their manifests are added to these. Raises
-    StoreUnavailable."""
+def read_stood(
+    url: str, store: OnlineStore, manifests: dict[str, str], most: int = MOST
+) -> tuple[Registered, ...]:
+    """Deployments that the store at `url` says, the newest `most` of them; their manifests are
+    added to these. Raises StoreUnavailable."""
     metadata = store.run(ReadMetadata())
     stands = (metadata.set_or_store_id, metadata.deployment_version, metadata.units)
     given = read_registered(url, metadata, time.time_ns() // 1_000)
     latest = max((one.at_us for one in given), default=0)
     # what stands is the last, whatever the clocks of who deployed
-    given = tuple(replace(one, at_us=latest) if one.key == stands else one for one in given)
+    given = together(replace(one, at_us=latest) if one.key == stands else one for one in given)
+    given = given[-most:]
     for digest in {one.digest for one in given} - manifests.keys():
         manifest = store.run(ReadManifest(digest))
         if manifest is not None:

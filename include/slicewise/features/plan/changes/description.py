@@ -74,8 +74,9 @@ def descriptions(deployment: Deployment) -> tuple[Description, ...]:
 
 def matching(every: Sequence[Description], text: str) -> tuple[Description, ...]:
     """Descriptions that all words of the text are about; those with one in the name come first."""
-    words = text.lower().split()
-    having = [one for one in every if all(word in one.words for word in words)]
+    words = list(dict.fromkeys(text.lower().split()))
+    texts = ((one, one.words) for one in every)
+    having = [one for one, text_of in texts if all(word in text_of for word in words)]
     return tuple(
         sorted(having, key=lambda one: not any(word in one.name.lower() for word in words))
     )

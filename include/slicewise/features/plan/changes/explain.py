@@ -27,6 +27,7 @@ from slicewise.features.plan.changes.history import Changed as Changed
 from slicewise.features.plan.changes.history import Stood as Stood
 from slicewise.features.plan.changes.history import Version as Version
 from slicewise.features.plan.changes.history import changed as changed
+from slicewise.features.plan.changes.history import definition_differences
 from slicewise.features.plan.changes.history import versions as versions
 from slicewise.features.plan.changes.reads import WindowReads, window_reads
 from slicewise.features.plan.changes.schema_change import refusals, reread, schema_changes
@@ -136,7 +137,11 @@ def leaderboard_changes(new: Deployment, deployed: Deployment | None) -> tuple[C
                 )
             )
         elif before == leaderboard:
-            per_leaderboard.append(Change(leaderboard.name, "unchanged", "nothing to do"))
+            assert deployed is not None
+            reason = "; ".join(
+                definition_differences("leaderboard", leaderboard.name, new, deployed)
+            )
+            per_leaderboard.append(Change(leaderboard.name, "unchanged", reason or "nothing to do"))
         else:
             again = ": its rows begin anew" if before.fingerprint != leaderboard.fingerprint else ""
             per_leaderboard.append(Change(leaderboard.name, "definition", what + again))
@@ -289,7 +294,9 @@ def _over_what_is_stored(
         other.definition_fingerprint for other in deployed.units if other.view == view
     }
     if unit.definition_fingerprint in deployed_definitions:
-        return Change(view, "unchanged", "nothing to do", fingerprint)
+        # an owner or a description: a deployment, and no work
+        reason = "; ".join(definition_differences("view", view, new, deployed))
+        return Change(view, "unchanged", reason or "nothing to do", fingerprint)
     return Change(view, "definition", "answers from what is stored", fingerprint)
 
 

@@ -95,9 +95,16 @@ def changed(now: Deployment, then: Deployment | None) -> tuple[Changed, ...]:
                 result.append(Changed(name, kind, "removed"))
             elif new[name] != old[name]:
                 assert then is not None
-                words = tuple(dict.fromkeys(_differences(kind, name, now, then))) or (_UNSAID,)
+                words = definition_differences(kind, name, now, then) or (_UNSAID,)
                 result.append(Changed(name, kind, "changed", words))
     return tuple(result)
+
+
+def definition_differences(
+    kind: Kind, name: str, now: Deployment, then: Deployment
+) -> tuple[str, ...]:
+    """Differences of a definition that both have, each once; also those that change no answer."""
+    return tuple(dict.fromkeys(_differences(kind, name, now, then)))
 
 
 def versions(stood: Sequence[Stood], name: str) -> tuple[Version, ...]:
@@ -146,12 +153,12 @@ def _described(deployment: Deployment, kind: Kind) -> Mapping[str, object]:
 
 
 def _words(deployment: Deployment, kind: Kind, name: str) -> dict[str, PlannedDescription]:
-    """Column, or "" for the whole -> what its author says of it."""
+    """Feature, or "" for the whole -> words of its author."""
     of = {"": deployment.description(kind, name)}
     if kind == "view":
-        for column, feature in _features(deployment.view(name)).items():
-            of[column] = deployment.description("feature", f"{name}:{feature.feature}")
-    return {column: one for column, one in of.items() if one is not None}
+        for feature in _features(deployment.view(name)).values():
+            of[feature.feature] = deployment.description("feature", f"{name}:{feature.feature}")
+    return {feature: one for feature, one in of.items() if one is not None}
 
 
 def _definitions(deployment: Deployment, kind: Kind) -> Mapping[str, object]:
@@ -226,16 +233,25 @@ def _differences(kind: Kind, name: str, now: Deployment, then: Deployment) -> It
                 yield f"{option} is {new[option]}, was {old[option]}"
     if before != after:
         yield f"the owner is {after or 'nobody'}, was {before or 'nobody'}"
-    yield from _of_words(_words(now, kind, name), _words(then, kind, name))
+    words, words_then = _words(now, kind, name), _words(then, kind, name)
+    if kind == "view":  # of a feature that came or went that is said alone
+        features, features_then = (
+            {"", *(one.feature for one in _features(of.view(name)).values())} for of in (now, then)
+        )
+        both = features & features_then
+        words, words_then = (
+            {of: one for of, one in some.items() if of in both} for some in (words, words_then)
+        )
+    yield from _of_words(words, words_then)
 
 
 def _of_words(
     now: Mapping[str, PlannedDescription], then: Mapping[str, PlannedDescription]
 ) -> Iterator[str]:
-    for column in dict.fromkeys((*now, *then)):
-        new, old = now.get(column), then.get(column)
+    for feature in dict.fromkeys((*now, *then)):
+        new, old = now.get(feature), then.get(feature)
         if (new.description if new else "") != (old.description if old else ""):
-            yield f"{column} is described otherwise" if column else "it is described otherwise"
+            yield f"{feature} is described otherwise" if feature else "it is described otherwise"
         if (tags := new.tags if new else ()) != (tags_then := old.tags if old else ()):
             yield f"the tags are {_listed(tags)}, were {_listed(tags_then)}"
 

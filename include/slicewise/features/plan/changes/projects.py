@@ -7,7 +7,7 @@ beside those of users: theirs, and what they are shown, is the same with it and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -17,7 +17,7 @@ from slicewise.features import own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.changes.schema_change import refusals, reread, succeeded
-from slicewise.features.plan.deployment import Deployment, PlannedDescription
+from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source, StorageUnit, shared
 
@@ -77,22 +77,11 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
         ),
         tuple(
             sorted(
-                (*_described_by_others(planned, deployed, sources), *planned.described),
+                (*(one for one in deployed.described if one.project != name), *planned.described),
                 key=lambda one: (one.project, one.kind, one.name),
             )
         ),
     )
-
-
-def _described_by_others(
-    planned: Deployment, deployed: Deployment, sources: Iterable[Source]
-) -> Iterator[PlannedDescription]:
-    """Descriptions that stay: a source has that of the project that declared it last."""
-    declared = {source.name for source in planned.sources}
-    kept = {source.name for source in sources} - declared
-    for one in deployed.described:
-        if one.name in kept if one.kind == "source" else one.project != planned.project:
-            yield one
 
 
 def _refuse_taken(what: str, names: Iterable[str], owners: Mapping[str, str], project: str) -> None:
