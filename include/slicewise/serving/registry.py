@@ -67,11 +67,11 @@ class RegistryReader:
         status = read_status(self._redis_url, timeout_s=self._timeout_s)
         store = open_store(self._redis_url, self._timeout_s)
         try:
-            given = read_stood(self._redis_url, store, manifests, MOST)
+            given = read_stood(self._redis_url, store, manifests, MOST + 1)
         finally:
             store.close()
-        gaps = (OLDER,) if len(given) == MOST else ()
-        registry = registry_of(given, manifests, gaps)
+        gaps = (OLDER,) if len(given) > MOST else ()
+        registry = registry_of(given[-MOST:], manifests, gaps)
         return ShownName(shown(name, deployment, registry, status), registry.unread, registry.gaps)
 
 
