@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from slicewise.settings import Settings
@@ -74,7 +73,7 @@ def _show_deployments(registry: Registry, limit: int, *, as_json: bool) -> None:
         print(json.dumps({"deployments": deployments} | _rest(registry)))
         return
     rows = [
-        (str(one.version), _when(one.at_us), one.by or "-", one.how or "-", _summary(changes))
+        (str(one.version), one.made, one.by or "-", one.how or "-", _summary(changes))
         for one, changes in lines
     ]
     if rows:
@@ -96,8 +95,8 @@ def _show_versions(registry: Registry, of_name: Sequence[Version], *, as_json: b
             f"{version.kind} {version.name}",
             str(version.number),
             str(version.deployment_version),
-            _when(version.at_us),
-            "stands" if version.until_us is None else _when(version.until_us),
+            version.since,
+            version.until,
             version.by or "-",
             version.owner or "-",
             "; ".join(version.differences) or "new",
@@ -126,11 +125,6 @@ def _summary(changes: Iterable[Changed]) -> str:
     for change in changes:
         names.setdefault(change.effect, []).append(f"{change.kind} {change.name}")
     return "; ".join(f"{effect}: {', '.join(of)}" for effect, of in names.items()) or "none"
-
-
-def _when(at_us: int) -> str:
-    """Time to the second."""
-    return datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _rest(registry: Registry) -> dict[str, object]:

@@ -4,7 +4,6 @@ meant. Nothing comes from elsewhere."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from html import escape
 from urllib.parse import quote
 
@@ -110,15 +109,11 @@ def _version(version: Version, *, whole: bool) -> tuple[str, ...]:
     return (
         str(version.number) if whole else "",
         str(version.deployment_version),
-        _when(version.at_us),
-        "stands" if version.until_us is None else _when(version.until_us),
+        version.since,
+        version.until,
         escape(version.by or "-"),
         escape("; ".join(version.differences) or ("new" if whole else "")),
     )
-
-
-def _when(at_us: int) -> str:
-    return datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _tags(tags: Iterable[str]) -> str:

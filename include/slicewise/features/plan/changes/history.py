@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from slicewise.features import own
@@ -43,6 +44,11 @@ class Stood:
     how: str
     deployment: Deployment
 
+    @property
+    def made(self) -> str:
+        """Time at which it was made, for people, in UTC."""
+        return _utc(self.at_us)
+
 
 @dataclass(frozen=True)
 class Version:
@@ -63,6 +69,16 @@ class Version:
     until_us: int | None = None
     """Time at which another came, or it was removed; None: it stands."""
 
+    @property
+    def since(self) -> str:
+        """Time from which it stood, for people, in UTC."""
+        return _utc(self.at_us)
+
+    @property
+    def until(self) -> str:
+        """Time until which it stood, for people, in UTC."""
+        return "stands" if self.until_us is None else _utc(self.until_us)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
@@ -80,6 +96,10 @@ class Changed:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+
+def _utc(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def changed(now: Deployment, then: Deployment | None) -> tuple[Changed, ...]:
