@@ -21,6 +21,7 @@ __all__ = [
     "check_name",
     "check_owner",
     "check_truth",
+    "check_words",
     "frozen",
     "placed",
     "refuse_cases",
@@ -119,6 +120,14 @@ def tags_of(value: Sequence[str], where: str) -> tuple[str, ...]:
             )
     refuse_twice(tags, "tag", where)
     return tuple(sorted(tags))
+
+
+def check_words(declared: Any, where: str) -> None:
+    """Refuse an owner, a description or tags of a frozen definition that say nothing; its tags are
+    sorted then."""
+    check_owner(declared.owner, where)
+    check_described(declared.description, where)
+    object.__setattr__(declared, "tags", tags_of(declared.tags, where))
 
 
 def check_truth(value: object, what: str, where: str | None) -> None:

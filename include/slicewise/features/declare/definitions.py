@@ -25,15 +25,14 @@ from slicewise.features.naming import (
     check_described,
     check_mapping,
     check_name,
-    check_owner,
     check_truth,
+    check_words,
     frozen,
     placed,
     refuse_cases,
     refuse_reserved,
     refuse_twice,
     subject_of,
-    tags_of,
     texts,
     written_at,
 )
@@ -205,9 +204,7 @@ class FeatureView:
         object.__setattr__(self, "features", tuple(self.features))
         refuse_twice([f.name for f in self.features], "feature", where)
         check_truth(self.spread, "spread", where)
-        check_owner(self.owner, where)
-        check_described(self.description, where)
-        object.__setattr__(self, "tags", tags_of(self.tags, where))
+        check_words(self, where)
         self._check_columns([c for f in self.features for c in f.columns()])
         if self.where is not None and not isinstance(self.where, str):
             raise DefinitionError(

@@ -11,15 +11,13 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.cases import Scalar
 from slicewise.features.naming import (
     Location,
-    check_described,
     check_mapping,
     check_name,
-    check_owner,
+    check_words,
     frozen,
     placed,
     refuse_twice,
     subject_of,
-    tags_of,
     texts,
     written_at,
 )
@@ -56,9 +54,7 @@ class FeatureSet:
     def __post_init__(self) -> None:
         where = self.where
         check_name(self.name, "a feature set", where)
-        check_owner(self.owner, where)
-        check_described(self.description, where)
-        object.__setattr__(self, "tags", tags_of(self.tags, where))
+        check_words(self, where)
         check_mapping(self.defaults, "defaults", where, '{"plays_7d": 0}')
         refs = texts(self.features, "features", where)
         if not refs:

@@ -11,12 +11,10 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.naming import (
     Location,
-    check_described,
     check_name,
-    check_owner,
+    check_words,
     placed,
     subject_of,
-    tags_of,
     written_at,
 )
 from slicewise.features.schema.kafka_source import TOPIC_NAME
@@ -64,9 +62,7 @@ class Leaderboard:
     def __post_init__(self) -> None:
         where = self.where
         check_name(self.name, "a leaderboard", where)
-        check_owner(self.owner, where)
-        check_described(self.description, where)
-        object.__setattr__(self, "tags", tags_of(self.tags, where))
+        check_words(self, where)
         if not isinstance(self.view, FeatureView | str):
             raise DefinitionError(
                 f"view is {shown(self.view)}",

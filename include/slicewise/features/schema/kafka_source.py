@@ -18,16 +18,14 @@ from slicewise.features.expectations import (
 )
 from slicewise.features.naming import (
     Location,
-    check_described,
     check_mapping,
     check_name,
-    check_owner,
+    check_words,
     frozen,
     placed,
     refuse_cases,
     refuse_reserved,
     subject_of,
-    tags_of,
     texts,
     written_at,
 )
@@ -109,9 +107,7 @@ class KafkaSource:
     def __post_init__(self) -> None:
         where = self.where
         check_name(self.name, "a source", where)
-        check_owner(self.owner, where)
-        check_described(self.description, where)
-        object.__setattr__(self, "tags", tags_of(self.tags, where))
+        check_words(self, where)
         self._check_schema(where)
         self._check_time(where)
         object.__setattr__(self, "schema", frozen(self.schema))

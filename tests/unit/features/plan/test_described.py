@@ -92,7 +92,7 @@ def test_the_history_tells_which_words_changed() -> None:
             "spend is described otherwise",
         ),
     }
-    # of a feature that is new or gone, that alone is words_of
+    # of a feature that is new, that alone is said
     bare = planned()
     more = sw.Feature("n", sw.count(), windows=["1h"], description="How many")
     view = sw.FeatureView(
