@@ -91,7 +91,7 @@ if ENVIRONMENT != "airflow":
     # how long an example takes says how busy the machine is
     quiet = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("beside others", quiet)
-    settings.register_profile("few", quiet, max_examples=25)  # of make test-fast
+    settings.register_profile("few", quiet, max_examples=16)  # of make test-fast
     settings.load_profile("beside others")
 
 

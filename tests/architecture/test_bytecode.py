@@ -25,7 +25,7 @@ STARTS = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.long] if name == "airflow" else []) for name in STARTS],
+    [pytest.param(name, marks=[pytest.mark.long] if name != "platform" else []) for name in STARTS],
 )
 def test_a_process_finds_all_that_it_imports_compiled(name: str, tmp_path: Path) -> None:
     env = {

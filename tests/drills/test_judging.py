@@ -317,6 +317,7 @@ def test_a_record_is_what_the_schema_of_its_offset_says(
     assert schema_at(history, OTHER_ID, 0, 9) == history, "the offsets of another topic say nothing"
 
 
+@pytest.mark.long
 def test_answers_are_judged_by_the_schemas_of_their_offsets(
     tmp_path: Path, deployment: Deployment, records: list[Record]
 ) -> None:
@@ -487,6 +488,7 @@ def test_a_check_that_names_too_few_too_many_or_by_another_cause_is_misjudged() 
     ]
 
 
+@pytest.mark.long
 def test_what_is_spared_is_not_asked_about_and_then_it_is(answers: list[Answer]) -> None:
     one = next(a for a in answers if a.question.unit.view == VIEW)
     with serving(one.at, one.result) as url:

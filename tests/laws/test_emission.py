@@ -30,6 +30,7 @@ from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.periodic import Periodic
 from slicewise.windows.window import Window
+from tests.support.inputs.seeds import seeds
 
 S = 1_000_000
 BEGIN = 1_767_225_600 * S
@@ -273,7 +274,7 @@ def lines(instant: int, output: Tick | Correction) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(range(4)))
 def test_ticks_and_corrections_are_those_of_the_oracle_in_any_batches_and_after_any_restart(
     seed: int,
 ) -> None:

@@ -26,6 +26,7 @@ from slicewise.stores.online.operations.connecting import Initialise
 from slicewise.stores.online.operations.leaderboards import PublishLeaderboard
 from slicewise.stores.online.port import OnlineStore, Operation
 from tests.laws.test_emission import BEGIN, TOPIC, Event, S, events_of, records
+from tests.support.inputs.seeds import seeds
 
 K = 2
 EVERYTHING = {0: 1 << 60, 1: 1 << 60}
@@ -151,7 +152,7 @@ def counted(events: Sequence[Event], below: dict[int, int], end_us: int) -> Rows
     )[:K]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), quick=2))
 def test_leaderboards_and_corrections_are_counts_of_the_log_in_any_batches(seed: int) -> None:
     events = events_of(seed)
     leaderboards, corrections, skipped = run(events, random.Random(seed))

@@ -316,45 +316,46 @@ def name_of(aggregate: Aggregate) -> str:
     return "-".join([aggregate.kind, *map(str, aggregate.types or ())])
 
 
+@pytest.mark.parametrize(
+    "scalar",
+    [True, pytest.param(False, marks=pytest.mark.long)],
+    ids=["few rows", "whole columns"],
+)
 @pytest.mark.parametrize("aggregate", EXAMPLES, ids=name_of)
 def test_what_is_read_of_pending_events_is_training_by_token_and_the_oracle_as_bytes(
-    aggregate: Aggregate, monkeypatch: pytest.MonkeyPatch
+    aggregate: Aggregate, scalar: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unit = unit_of(aggregate)
+    unit, seed = unit_of(aggregate), int(scalar)
     features = [
         unit.feature(name, window, aggregate)
         for name, window in WINDOWS.items()
         if window.unbounded or aggregate.answers(window.length_us) is None
     ]
-    assert features
     # sessions are read as whole columns alone: what has none also by few rows
-    answers: list[Merged]
-    for seed, chosen in enumerate((features, [f for f in features if not f.window.session_gap_us])):
-        events = events_of(aggregate, Random(f"{name_of(aggregate)} {seed}"))
-        store = dealt(unit, events, Random(seed))
-        print(f"seed {seed}, {len(store.hot)} hot fields")
-        answers = []
-        for most in (1_000, -1):  # the pending events one by one, and at once
-            monkeypatch.setattr(reading_pending, "SCALAR_EVENTS", most)
-            monkeypatch.setattr(scalar_reading, "SCALAR_EVENTS", most)
-            monkeypatch.setattr(reading_pending, "ROW_EVENTS", most)
-            answers += read(unit, store, chosen)
-        (text,) = {merged.token(0, 0) for merged in answers}
-        ((seen,),) = {merged.pending for merged in answers}
-        token, by_token = tokens.decode(text), trained(unit, events, chosen, text)
-        assert seen.events or not store.counted
-        assert all(
-            token.contains(e.time // HOUR_US, topic_partition_of(e), e.offset)
-            for e in store.counted
-        )
-        for i, feature in enumerate(chosen):
-            own = inside(events, token, feature)
-            wanted = oracle.expected(
-                aggregate, own, feature.window.bounds("live", NOW, SLICE_US)[1]
-            )
-            expected = [Failed(str(wanted)) if isinstance(wanted, Error) else wanted]
-            for result in (by_token[feature.column], *(value(merged, i) for merged in answers)):
-                assert same(result, expected, aggregate.output_type), (feature.column, seed)
+    chosen = [f for f in features if not (scalar and f.window.session_gap_us)]
+    assert chosen
+    events = events_of(aggregate, Random(f"{name_of(aggregate)} {seed}"))
+    store = dealt(unit, events, Random(seed))
+    print(f"seed {seed}, {len(store.hot)} hot fields")
+    answers: list[Merged] = []
+    for most in (1_000, -1):  # the pending events one by one, and at once
+        monkeypatch.setattr(reading_pending, "SCALAR_EVENTS", most)
+        monkeypatch.setattr(scalar_reading, "SCALAR_EVENTS", most)
+        monkeypatch.setattr(reading_pending, "ROW_EVENTS", most)
+        answers += read(unit, store, chosen)
+    (text,) = {merged.token(0, 0) for merged in answers}
+    ((seen,),) = {merged.pending for merged in answers}
+    token, by_token = tokens.decode(text), trained(unit, events, chosen, text)
+    assert seen.events or not store.counted
+    assert all(
+        token.contains(e.time // HOUR_US, topic_partition_of(e), e.offset) for e in store.counted
+    )
+    for i, feature in enumerate(chosen):
+        own = inside(events, token, feature)
+        wanted = oracle.expected(aggregate, own, feature.window.bounds("live", NOW, SLICE_US)[1])
+        expected = [Failed(str(wanted)) if isinstance(wanted, Error) else wanted]
+        for result in (by_token[feature.column], *(value(merged, i) for merged in answers)):
+            assert same(result, expected, aggregate.output_type), (feature.column, seed)
 
 
 def test_the_histories_hold_what_the_law_is_about() -> None:

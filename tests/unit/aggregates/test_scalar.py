@@ -71,7 +71,7 @@ def is_scalar(
 
 
 @pytest.mark.parametrize("aggregate", EXAMPLES, ids=lambda a: f"{a.describe()} {a.partial_id()}")
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=min(12, settings().max_examples // 5), deadline=None)
 @given(data=st.data())
 def test_few_partials_finish_to_the_bits_of_whole_columns(
     aggregate: Aggregate, data: st.DataObject
@@ -108,7 +108,7 @@ def test_few_partials_finish_to_the_bits_of_whole_columns(
     [example for example in EXAMPLES if example.scalar_of is not None],
     ids=lambda a: f"{a.describe()} {a.partial_id()}",
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=min(20, settings().max_examples // 5), deadline=None)
 @given(data=st.data())
 def test_few_events_and_many_make_states_that_finish_to_the_bits_of_whole_columns(
     aggregate: Aggregate, data: st.DataObject

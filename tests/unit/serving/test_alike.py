@@ -11,6 +11,7 @@ from slicewise.reading.shared import shared_tags
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.connection import connection as connections
 from slicewise.stores.online.operations.reading import Read
+from tests.support.inputs.seeds import seeds
 from tests.unit.serving.test_pending import REFS, SLICED, World, bits
 
 SIMPLE = [ref for ref in REFS if ref.partition(":")[0] in ("few", "ever", "all")]
@@ -28,7 +29,7 @@ def texts(answer: Answer) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("to_come", [True, False], ids=["applied", "pending"])
 @pytest.mark.parametrize("refs", [REFS, SLICED, SIMPLE], ids=["all", "slices", "simple"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(range(4)))
 def test_each_is_answered_as_by_itself(refs: list[str], to_come: bool, seed: int) -> None:
     world = World(seed, to_come=to_come)
     for _ in range(3):  # read, seen again, cached

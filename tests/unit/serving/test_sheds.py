@@ -40,7 +40,10 @@ class Reply(NamedTuple):
     head: bytes
 
 
-@pytest.fixture(params=[True, False], ids=["uvicorn's way", "the short way"])
+@pytest.fixture(
+    params=[pytest.param(True, marks=pytest.mark.long), False],
+    ids=["uvicorn's way", "the short way"],
+)
 def changes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Something between protocol and application changes requests, or nothing does."""
     monkeypatch.setattr(f"{__name__}.PROXY_HEADERS", request.param)

@@ -27,6 +27,7 @@ from slicewise.training.dataset import build_snapshot, build_training_set, rebui
 from slicewise.training.manifest import Manifest
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import as_timestamps
+from tests.support.inputs.seeds import seeds
 from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, contained, inside
 from tests.unit.training.world import (
     AGGREGATES,
@@ -75,7 +76,7 @@ def _name(ref: str) -> tuple[str, str]:
     return name, window
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", seeds([1, 2]))
 def test_a_training_set_by_event_time_is_brute_force(seed: int) -> None:
     events, archive = _archive(seed)
     raw = oracle_events(events)

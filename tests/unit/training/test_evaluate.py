@@ -16,6 +16,7 @@ import slicewise as sw
 from slicewise.clock import END_OF_TIME_US
 from slicewise.errors import BadRequest, DefinitionError
 from slicewise.training.evaluate import REFUSED, evaluate
+from tests.support.inputs.seeds import seeds
 from tests.support.oracles.answers import HOUR, MINUTE, inside, session
 from tests.unit.training.world import (
     AGGREGATES,
@@ -46,7 +47,7 @@ def _bounds(column: str, mode: str, at: int) -> tuple[int, int]:
     return (at - length) // MINUTE * MINUTE, end
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(range(4)))
 @pytest.mark.parametrize(
     "entity", [("user",), ("device", "user"), ()], ids=["one", "two", "global"]
 )

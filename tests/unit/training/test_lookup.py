@@ -15,6 +15,7 @@ from slicewise.training import ranges
 from slicewise.training.answering import local
 from slicewise.training.dataset import build_training_set
 from slicewise.training.tables.instants import as_timestamps
+from tests.support.inputs.seeds import seeds
 from tests.support.oracles.answers import HOUR
 from tests.unit.training.world import AGGREGATES, START, InMemoryArchive, random_events, view
 
@@ -35,7 +36,7 @@ def training_table(seed: int) -> pa.Table:
     return build_training_set(DEPLOYMENT, archive, spine, REFS, "event_time").table
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", seeds([1, 2]))
 def test_looking_up_changes_no_bit(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = training_table(seed)
     layouts = [unit.layout for v in VIEWS for unit in DEPLOYMENT.view(v.name)]
@@ -45,7 +46,7 @@ def test_looking_up_changes_no_bit(seed: int, monkeypatch: pytest.MonkeyPatch) -
     assert training_table(seed).equals(looked_up)
 
 
-@pytest.mark.parametrize("at_once", [1, 7])
+@pytest.mark.parametrize("at_once", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_no_run_of_entities_shows(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = training_table(3)
     monkeypatch.setattr(local, "EVENTS_AT_ONCE", at_once)
