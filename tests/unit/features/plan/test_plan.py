@@ -27,6 +27,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.fingerprint import canonical_json
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.project import load_project
 from slicewise.reading.plan import plan_read
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US, parse_duration
 from tests.support.fields import SourceFields, ViewFields, ViewOptions
@@ -645,3 +646,16 @@ def test_the_format_document_holds_these_vectors() -> None:
         GOLDEN_DEFINITION_FINGERPRINT,
     ):
         assert golden in text
+
+
+def test_an_edit_of_equal_length_within_a_second_is_planned(tmp_path: Path) -> None:
+    file = tmp_path / "features.py"
+    for number in range(10, 20):
+        file.write_text(
+            "import slicewise as sw\n"
+            'plays = sw.KafkaSource("plays", schema={"user": "string", "seen_at": "timestamp_us"}, '
+            'timestamp="seen_at")\n'
+            'view = sw.FeatureView("v", source=plays, entity=["user"], '
+            f'features=[sw.Feature("n", sw.count(), windows=["{number}m"])])\n'
+        )
+        assert plan(load_project(file)).resolve(f"v:n_{number}m")
