@@ -61,7 +61,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "serving": ("connection", "answering", "http"),
     "serving/answering": ("memory",),
     "stores/online/redis": ("scripts",),
-    "training": ("tables", "requests", "events", "answering", "archiving", "recent"),
+    "training": ("tables", "requests", "events", "answering", "archiving", "recent", "versions"),
     "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report", "expectations"),
     "lifecycle": ("healing", "health", "history", "lineage", "registry"),

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from slicewise.features.plan.deployment import version_of
 from slicewise.windows.bounds import floor
 from slicewise.windows.window import Window
 
@@ -101,6 +102,8 @@ def emitted_views(deployment: Deployment, source: str) -> tuple[EmittedView, ...
     own."""
     views = []
     for view in deployment.views:
+        if version_of(view) is not None:
+            continue  # its live version publishes
         units = [unit for unit in deployment.sliced if unit.view == view and unit.source == source]
         emission = next((unit.emission for unit in units if unit.emission is not None), None)
         leaderboards = [

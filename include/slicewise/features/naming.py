@@ -16,6 +16,8 @@ __all__ = [
     "OF_QUESTIONS",
     "RESERVED",
     "Location",
+    "at_version",
+    "base_of",
     "check_described",
     "check_mapping",
     "check_name",
@@ -30,10 +32,13 @@ __all__ = [
     "subject_of",
     "tags_of",
     "texts",
+    "version_of",
     "written_at",
 ]
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+_AT = "@"
+"""Before the number in a version's name: no definition's own name has it."""
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}")
 LONGEST_DESCRIPTION = 4_000
 # columns of log.<source> and slices.<unit> that are the platform's own
@@ -66,6 +71,22 @@ def check_name(name: object, what: str, where: str) -> None:
             expected="a letter, then letters, digits and _, at most 63",
             next_step="rename it",
         )
+
+
+def at_version(name: str, number: int) -> str:
+    """A version's own name, as "by_card@2"."""
+    return f"{name}{_AT}{number}"
+
+
+def base_of(name: str) -> str:
+    """The name of which this is a version; itself where it is none."""
+    return name.partition(_AT)[0]
+
+
+def version_of(name: str) -> int | None:
+    """Number of a version's own name; None of a name that stands for whichever is live."""
+    number = name.partition(_AT)[2]
+    return int(number) if number.isascii() and number.isdigit() else None
 
 
 def check_owner(owner: object, where: str) -> None:

@@ -10,116 +10,12 @@ from typing import Any
 
 import pytest
 
-from slicewise.cli import main
-from slicewise.lifecycle.deployed import Deployments
 from slicewise.local import deploy
-from slicewise.local.servers import drivers
-from slicewise.local.servers.state import StateFolder
-from slicewise.settings import Settings
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.registered import PART, added, registered_of
 from slicewise.stores.lake.registry import enter, enter_if_possible
 from slicewise.stores.online.redis.status import read_part, record_part
-from tests.support.platform.servers import KafkaBroker, RedisServer
-
-VIEW = """
-{name} = sw.FeatureView(
-    "{name}",
-    source=plays,
-    entity=["user_id"],
-    features=[sw.Feature("plays", sw.{aggregate}, windows=["1h"])],
-)
-"""
-SOURCE = """
-import slicewise as sw
-
-plays = sw.KafkaSource(
-    "plays",
-    schema={{"user_id": "string", "seconds": "double", {more}"played_at": "timestamp_us"}},
-    timestamp="played_at",
-)
-"""
-PLAYS = VIEW.format(name="listening", aggregate="count()")
-MORE = VIEW.format(name="longest", aggregate='max("seconds")')
-
-
-class Platform:
-    """A store and a broker, and one project that is deployed onto them."""
-
-    def __init__(
-        self,
-        project: Path,
-        settings: Settings,
-        redis: RedisServer,
-        out: pytest.CaptureFixture[str],
-    ) -> None:
-        self.project, self.settings, self.redis, self.out = project, settings, redis, out
-
-    def deploys(self, *views: str, more: str = "") -> int:
-        """Deploys a project of these views; the deployment version."""
-        from slicewise.features.plan.planner import plan
-        from slicewise.features.project import load_project
-
-        text = SOURCE.format(more=more) + "".join(views)
-        (self.project / "features.py").write_text(text)
-        planned = plan(load_project(self.project / "features.py"))
-        with deploy.connected(self.settings) as store:
-            version = deploy.current(store).metadata.deployment_version
-            return deploy.deploy(self.settings, store, planned, version).deployment_version
-
-    @property
-    def stands(self) -> tuple[int, tuple[str, ...], str]:
-        """Version, views and digest of what is deployed."""
-        with deploy.connected(self.settings) as store:
-            current = deploy.current(store)
-        deployment = deploy.require_units(current)
-        return current.metadata.deployment_version, deployment.views, deployment.digest
-
-    def good(self) -> None:
-        """Marks what stands as good."""
-        version, _, digest = self.stands
-        drivers.keep_deployments(
-            StateFolder(self.settings.state_dir), Deployments(good=digest, good_version=version)
-        )
-
-    def runs(self, *words: str) -> tuple[int, str]:
-        """Runs a command; its exit code and what it printed."""
-        code = main(words)
-        printed = self.out.readouterr()
-        return code, printed.out + printed.err
-
-    def rollback(self, *words: str) -> tuple[int, str]:
-        """Runs the command; its exit code and what it printed."""
-        return self.runs("rollback", *words)
-
-    def history(self, *words: str) -> dict[str, Any]:
-        """The object that `slicewise history` prints."""
-        code, printed = self.runs("history", *words, "--json")
-        assert code == 0, printed
-        shown: dict[str, Any] = json.loads(printed.splitlines()[-1])
-        return shown
-
-
-@pytest.fixture
-def platform(
-    tmp_path: Path,
-    own_redis: RedisServer,
-    kafka_broker: KafkaBroker,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Platform:
-    given = {
-        "SLICEWISE_STATE": str(tmp_path / "state"),
-        "SLICEWISE_PROJECT": str(tmp_path),
-        "SLICEWISE_REDIS_URL": own_redis.url,
-        "SLICEWISE_KAFKA_BOOTSTRAP": kafka_broker.bootstrap,
-        "SLICEWISE_PROBES": "off",
-    }
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    settings = Settings.load()
-    StateFolder(settings.state_dir).create()
-    return Platform(tmp_path, settings, own_redis, capsys)
+from tests.integration.local.deployed_project import MORE, PLAYS, Platform
 
 
 def test_what_was_good_stands_again_under_a_new_version(platform: Platform) -> None:

@@ -2,8 +2,9 @@
 
 What the project computes by code of its own is tried first, as slicewise check does, and the plan
 is shown. A new view is picked up by the stream at once; its history is built from the archive by
-Airflow's backfill_view, and it answers when that stands. A changed storage unit under the name of a
-deployed view is refused, with the reason; nothing is written then. The first deployment hands the
+Airflow's backfill_view, and it answers when that stands. A view whose logic changed keeps its name:
+the new version stands beside the live one, as by_card@2, until slicewise promote moves the name
+(docs/guides/versions.md). The first deployment hands the
 stream to Airflow, and waits until it reads the project's topics, which are made where they are
 missing; --no-wait leaves the stream as it is.
 
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from slicewise.settings import Settings
@@ -88,10 +89,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if current.deployment is not None and current.deployment.opening:
             current = deploy.in_effect(settings, store)  # an apply was ended before it was done
         whole = with_probes(planned, current.deployment, probes=settings.probes == "on")
+        own = replace(
+            whole, units=tuple(unit for unit in whole.units if unit.project == planned.project)
+        )
         wanted = [
             change
             for change in changes(whole, current.deployment)
-            if change.view in planned.views or change.kind == "removed"
+            if change.view in own.views or change.kind == "removed"
         ]
         for change in view_changes(wanted):
             notify(f"{change.kind:<10} {change.view:<24} {change.reason}")
@@ -116,8 +120,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             metadata, whole = current.metadata, deploy.require_units(current)
             for name in names:
                 notify(f"schema of {name}: {schema_history(whole.source(name))[-1].text}")
-        left = deploy.building(planned, metadata)
-    notify(f"deployed: version {metadata.deployment_version}, {len(planned.views)} views")
+        left = deploy.building(own, metadata)
+    notify(f"deployed: version {metadata.deployment_version}, {len(own.views)} views")
     for leaderboard in planned.leaderboards:
         notify(
             f"leaderboard {leaderboard.name}: "
@@ -135,7 +139,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         with bars(notify, wanted=not arguments.json) as shown:
             build(
                 settings,
-                planned.views,
+                own.views,
                 shown,
                 wait=not arguments.no_wait,
                 command="slicewise apply",
@@ -151,7 +155,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
         print(json.dumps(outcome | {"schemas": schemas}))
     else:
-        _example(settings, planned, wanted)
+        _example(settings, own, wanted)
+        _beside(wanted)
     return 0
 
 
@@ -167,11 +172,11 @@ def _outcome(
     }
 
 
-def _example(settings: Settings, planned: Deployment, wanted: Sequence[Change]) -> None:
+def _example(settings: Settings, own: Deployment, wanted: Sequence[Change]) -> None:
     fresh = [change.view for change in wanted if change.kind == "new"]
     if not fresh:
         return
-    unit = planned.view(fresh[0])[0]
+    unit = own.view(fresh[0])[0]
     entity = {name: "…" for name, _ in unit.entity}
     body = {"features": [f"{unit.view}:{unit.features[0].column}"], "entities": [entity]}
     print("ask it:")
@@ -179,3 +184,12 @@ def _example(settings: Settings, planned: Deployment, wanted: Sequence[Change]) 
         f"  curl -s {settings.serving_url}/v1/features -H 'content-type: application/json' "
         f"-d '{json.dumps(body, ensure_ascii=False)}'"
     )
+
+
+def _beside(wanted: Sequence[Change]) -> None:
+    """Prints how each new version becomes the live one."""
+    from slicewise.features.plan.deployment import version_of
+
+    for name in dict.fromkeys(change.view for change in wanted if change.kind == "new"):
+        if version_of(name) is not None:
+            print(f"compare it, and move the name: slicewise diff {name}, slicewise promote {name}")

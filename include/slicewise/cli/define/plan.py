@@ -1,5 +1,8 @@
 """explain slices, sizes, reads and what deploying the project would change; changes nothing
 
+A view whose logic changed is a version beside the live one, as by_card@2, under `new`: what it
+stores, and what differs; docs/guides/versions.md says more.
+
 A source's schema may change in place. `definition` is what a view absorbs: a column added, one
 removed that no view reads, required, limits, an integer's width. `new` is built again from the
 archive, under its name: where the view reads a column that is wider now (a decimal's digits, float
@@ -99,7 +102,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         except StoreUnavailable:
             compared = f"nothing runs at {redacted(settings.redis_url)}: compared with nothing"
     after = joined(deployment, running)
-    own = deployment.views
+    own = tuple(
+        dict.fromkeys(unit.view for unit in after.units if unit.project == deployment.project)
+    )
     rows = [row for row in explain(after, running, arguments.events_per_hour) if row.view in own]
     every = [
         change

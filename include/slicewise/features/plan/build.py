@@ -55,6 +55,7 @@ def build_unit(
     owner: str | None,
     project: str = "",
     functions: tuple[tuple[str, RowFunction], ...] = (),
+    version: int = 1,
     kept: Slices | EventList,
 ) -> StorageUnit:
     """A unit from its parts; layout, inputs and fingerprints follow from them.
@@ -106,12 +107,18 @@ def build_unit(
         "project": project,
         "functions": functions,
         "dedupe": source.dedupe,
+        "version": version,
     }
     unit: StorageUnit = (
         ListUnit(**parts, event_list=kept)
         if isinstance(kept, EventList)
         else SliceUnit(**parts, **plain(kept))
     )
+    return fingerprinted(unit, source)
+
+
+def fingerprinted(unit: StorageUnit, source: Source) -> StorageUnit:
+    """The unit with the fingerprints of what it is."""
     unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
     return replace(unit, definition_fingerprint=fingerprint(definition_payload(unit)))
 
@@ -142,10 +149,12 @@ def storage_payload(unit: StorageUnit, source: Source) -> dict[str, Any]:
         **({"paths": paths} if paths else {}),
         **({"dedupe": _dedupe(unit.dedupe)} if unit.dedupe is not None else {}),
     }
-    # of no view, no window and no aggregate: whoever reads these columns shares it
+    # of no view, no window and no aggregate: whoever reads these columns shares it; but a version
+    # that stands beside the first takes nothing from it, and changes nothing of it
     if isinstance(unit, ListUnit):
         return {
             **common,
+            **({"view": unit.stored_view} if unit.version > 1 else {}),
             "events": {
                 "columns": [list(column) for column in unit.input_types],
                 "version": MEMBERS_VERSION,
@@ -156,7 +165,7 @@ def storage_payload(unit: StorageUnit, source: Source) -> dict[str, Any]:
         **({"lifetime": True} if unit.lifetime else {}),
         "partials": [json.loads(partial.partial_id()) for partial in unit.layout.partials],
         "slice_us": unit.slice_us,
-        "view": unit.view,
+        "view": unit.stored_view,
     }
 
 
@@ -221,10 +230,12 @@ def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
         else {}
     )
     published = {} if unit.emission is None else {"emission": plain(unit.emission)}
+    later = {"version": unit.version} if unit.version > 1 else {}
     return (
         listed
         | made
         | published
+        | later
         | {
             "view": unit.view,
             "source": unit.source,
@@ -274,6 +285,7 @@ def unit_from_json(raw: Mapping[str, Any], source: Source) -> StorageUnit:
         retention_us=raw["retention_us"],
         owner=raw["owner"],
         project=raw["project"],
+        version=raw.get("version", 1),
         kept=EventList(**raw["event_list"])
         if "event_list" in raw
         else Slices(

@@ -11,6 +11,9 @@ from typing import Any, Literal
 
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features import own
+from slicewise.features.naming import at_version as at_version
+from slicewise.features.naming import base_of as base_of
+from slicewise.features.naming import version_of as version_of
 from slicewise.features.plan.build import leaderboard_payload, unit_from_json, unit_to_json
 from slicewise.features.plan.fingerprint import canonical_json, fingerprint
 from slicewise.features.plan.unit import (
@@ -113,6 +116,22 @@ class PlannedDescription:
         return PlannedDescription(**{**raw, "tags": tuple(raw["tags"])})
 
 
+VersionedKind = Literal["view", "feature set"]
+
+
+@dataclass(frozen=True)
+class LiveVersion:
+    """Version that a name stands for, of a view or a feature set that has had several. live: its
+    number; 0 of a feature set none of whose versions was promoted. newest: the highest number that
+    the name has had."""
+
+    kind: VersionedKind
+    name: str
+    live: int
+    newest: int
+    project: str = ""
+
+
 @dataclass(frozen=True)
 class Deployment:
     """Deployment of `slicewise apply`, from which every process works.
@@ -127,6 +146,8 @@ class Deployment:
     leaderboards: tuple[PlannedLeaderboard, ...] = ()
     expectations: tuple[PlannedExpectation, ...] = ()
     described: tuple[PlannedDescription, ...] = ()
+    live: tuple[LiveVersion, ...] = ()
+    """Names that have had one version alone are not among them."""
 
     def to_json(self) -> str:
         """Canonical JSON; `from_json` gives an equal deployment."""
@@ -142,8 +163,10 @@ class Deployment:
             else {}
         )
         described = {"described": [plain(one) for one in self.described]} if self.described else {}
+        live = {"live": [plain(one) for one in self.live]} if self.live else {}
         return canonical_json(
             {
+                **live,
                 **leaderboards,
                 **expectations,
                 **described,
@@ -187,7 +210,13 @@ class Deployment:
         expectations = tuple(map(PlannedExpectation.from_json, raw.get("expectations", ())))
         described = tuple(map(PlannedDescription.from_json, raw.get("described", ())))
         bare = Deployment(
-            raw["project"], sources, units, sets, expectations=expectations, described=described
+            raw["project"],
+            sources,
+            units,
+            sets,
+            expectations=expectations,
+            described=described,
+            live=tuple(LiveVersion(**one) for one in raw.get("live", ())),
         )
         listed = raw.get("leaderboards", ())
         leaderboards = tuple(
@@ -252,14 +281,29 @@ class Deployment:
         return self.source(source).topic
 
     def view(self, name: str) -> tuple[StorageUnit, ...]:
-        """The units of a view; UnknownName if there is none."""
+        """The units of a view, or of one of its versions; UnknownName if there is none."""
+        name = self.current_name("view", name)
         if name not in self._views:
             raise unknown("view", name, self.views)
         return self._views[name]
 
+    @cached_property
+    def _live(self) -> Mapping[tuple[str, str], LiveVersion]:
+        return {(one.kind, one.name): one for one in self.live}
+
+    def live_version(self, kind: VersionedKind, name: str) -> LiveVersion:
+        """The version that this name stands for; the first where it has had no other."""
+        return self._live.get((kind, name)) or LiveVersion(kind, name, 1, 1)
+
+    def current_name(self, kind: VersionedKind, name: str) -> str:
+        """The name that a definition stands under: of a live version's own name the name alone."""
+        base = base_of(name)
+        return base if version_of(name) == self.live_version(kind, base).live else name
+
     @property
     def views(self) -> tuple[str, ...]:
-        """Names of the views that projects declare, in the order of their definition."""
+        """Names of the views that projects declare, in the order of their definition; versions that
+        are not live under names of their own."""
         return tuple(name for name, units in self._views.items() if units[0].project != own.PROJECT)
 
     @cached_property
@@ -291,13 +335,17 @@ class Deployment:
     @property
     def publishes(self) -> bool:
         """Tells whether there is something for the emission's driver to do."""
-        return bool(self.leaderboards) or any(unit.emission is not None for unit in self.units)
+        return bool(self.leaderboards) or any(
+            unit.emission is not None and version_of(unit.view) is None for unit in self.units
+        )
 
     def resolve(self, ref: str) -> tuple[StorageUnit, PlannedFeature]:
         """The unit and feature of "view:column"; UnknownName with near names if there is none."""
         feature = self._features.get(ref)
         if feature is None:
             view, separator, column = ref.partition(":")
+            feature = self._features.get(f"{self.current_name('view', view)}:{column}")
+        if feature is None:
             if not separator:
                 raise UnknownName(
                     f"{ref!r} is no feature",
@@ -328,7 +376,8 @@ class Deployment:
         return self._described.get((kind, name))
 
     def feature_set(self, name: str) -> PlannedSet:
-        """The feature set of this name; UnknownName if there is none."""
+        """The feature set of this name, or one of its versions; UnknownName if there is none."""
+        name = self.current_name("feature set", name)
         if name not in self._sets:
             raise unknown("feature set", name, self._sets)
         return self._sets[name]

@@ -13,6 +13,7 @@ from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.codec import Layout, Members
 from slicewise.errors import DeploymentSuperseded
 from slicewise.features.declare.event_list import EventList
+from slicewise.features.naming import at_version, base_of
 from slicewise.features.plan.fingerprint import canonical_json, fingerprint
 from slicewise.features.rowlogic.expression import RowExpression
 from slicewise.features.rowlogic.row_function import RowFunction
@@ -210,6 +211,14 @@ class _Unit:
     definition_fingerprint: str = ""
     dedupe: EventIds | None = None
     """Declaration of the source for events that come again; None: it has none."""
+    version: int = 1
+    """Number of the view's version that it is of (docs/adr/0121)."""
+
+    @property
+    def stored_view(self) -> str:
+        """Name of the view in what is stored: the same whether the version is live or not."""
+        base = base_of(self.view)
+        return base if self.version == 1 else at_version(base, self.version)
 
     @cached_property
     def given_types(self) -> tuple[tuple[str, str], ...]:

@@ -4,6 +4,7 @@ offset vector."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,12 @@ def load(catalog: SqlCatalog, fingerprint: str) -> IcebergTable | None:
         return catalog.load_table((SLICES, unit_table(fingerprint)))
     except NoSuchTableError:
         return None
+
+
+def drop(catalog: SqlCatalog, fingerprint: str) -> None:
+    """Drops the unit's table with its files; nothing where there is none."""
+    with suppress(NoSuchTableError):
+        catalog.purge_table((SLICES, unit_table(fingerprint)))
 
 
 def headers(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, Header]:

@@ -23,10 +23,12 @@ class UnitRequest:
 
     unit: StorageUnit
     features: tuple[PlannedFeature, ...]
+    view: str
+    """Name by which it is asked for: the view's, or its live version's own."""
 
     def ref(self, feature: PlannedFeature) -> str:
         """ "view:column"."""
-        return f"{self.unit.view}:{feature.column}"
+        return f"{self.view}:{feature.column}"
 
 
 def resolve(
@@ -40,11 +42,14 @@ def resolve(
     refs = named(features)
     if isinstance(refs, str):
         refs = deployment.feature_set(refs).features
-    units: dict[str, tuple[StorageUnit, list[PlannedFeature]]] = {}
+    units: dict[tuple[str, str], tuple[StorageUnit, list[PlannedFeature]]] = {}
     for ref in refs:
         unit, feature = deployment.resolve(ref)
-        units.setdefault(unit.storage_fingerprint, (unit, []))[1].append(feature)
-    return refs, tuple(UnitRequest(unit, tuple(some)) for unit, some in units.values())
+        which = (unit.storage_fingerprint, ref.partition(":")[0])
+        units.setdefault(which, (unit, []))[1].append(feature)
+    return refs, tuple(
+        UnitRequest(unit, tuple(some), view) for (_, view), (unit, some) in units.items()
+    )
 
 
 def named(features: object) -> tuple[str, ...] | str:

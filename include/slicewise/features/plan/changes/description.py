@@ -8,7 +8,7 @@ from typing import Any
 
 from slicewise.features import own
 from slicewise.features.plan.changes.history import Kind, owner_of
-from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.deployment import Deployment, base_of, version_of
 from slicewise.features.plan.unit import ListUnit, SliceUnit
 from slicewise.windows.durations import format_duration, format_span
 
@@ -126,6 +126,7 @@ def _views(deployment: Deployment) -> Iterator[Description]:
             f"topic {unit.emission.topic}"
             for unit in units
             if isinstance(unit, SliceUnit) and unit.emission is not None
+            if version_of(name) is None
         )
         first = units[0]
         kept = dict.fromkeys(
@@ -136,6 +137,7 @@ def _views(deployment: Deployment) -> Iterator[Description]:
         )
         made_columns = {column: made for unit in units for column, made in unit.columns}
         facts = {
+            "version": _version(deployment, name),
             "source": first.source,
             "entity": ", ".join(f"{column} {kind}" for column, kind in first.entity) or "none",
             "where": "" if first.where is None else first.where.text.strip(),
@@ -155,6 +157,19 @@ def _views(deployment: Deployment) -> Iterator[Description]:
             features,
             (*sets, *ranked, *published),
         )
+
+
+def _version(deployment: Deployment, name: str) -> str:
+    """Number of a view's version and those beside it; nothing where there was one alone."""
+    base = base_of(name)
+    stands = deployment.live_version("view", base)
+    if stands.newest < 2:
+        return ""
+    number = version_of(name)
+    if number is not None:
+        return f"{number}; {base} stands for version {stands.live}"
+    beside = [other for other in deployment.views if base_of(other) == base and other != base]
+    return f"{stands.live}, live" + (f"; beside it {', '.join(beside)}" if beside else "")
 
 
 def _feature_sets(deployment: Deployment) -> Iterator[Description]:

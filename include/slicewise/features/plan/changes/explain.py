@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from slicewise.aggregates.kernel.values import is_text
 from slicewise.codec import SEAL_BYTES
 from slicewise.errors import DefinitionError
+from slicewise.features.naming import base_of, version_of
+from slicewise.features.plan.build import fingerprinted
 from slicewise.features.plan.changes.costs import (
     ANY,
     MEMBER_OVERHEAD,
@@ -106,8 +108,8 @@ def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
     """
     if deployed is None:
         deployed = Deployment(new.project, (), (), ())
-    unit_changes = [_change(unit, new, deployed) for unit in new.units]
-    gone = [view for view in deployed.views if view not in new.views]
+    unit_changes = [change_of(unit, new, deployed) for unit in new.units]
+    gone = [view for view in deployed.views if new.current_name("view", view) not in new.views]
     return (
         *unit_changes,
         *(Change(view, "removed", "no longer served; what it stored is swept") for view in gone),
@@ -155,6 +157,8 @@ def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     for unit in deployment.units:
         if not isinstance(unit, SliceUnit) or unit.emission is None:
             continue
+        if version_of(unit.view) is not None:
+            continue  # published once it is live
         features = unit.emitted_features
         if not features:
             continue
@@ -212,7 +216,8 @@ def refuse_changed_schemas(new: Deployment, deployed: Deployment) -> None:
             )
 
 
-def _change(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
+def change_of(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
+    """Effect of deploying a unit of `new`."""
     view, fingerprint = unit.view, unit.storage_fingerprint
     source = new.source(unit.source)
     then = _deployed_source(source, deployed)
@@ -237,9 +242,28 @@ def _change(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
             return Change(view, "new", what, fingerprint)
         return Change(view, "refused", reason, fingerprint)
     history = "all" if unit.lifetime else format_span(unit.retention_us)
-    return Change(
-        view, "new", f"stored from now on; {history} of history come from the archive", fingerprint
-    )
+    reason = f"stored from now on; {history} of history come from the archive"
+    if version_of(view) is not None:
+        reason = f"{_beside(unit, source, deployed)}; {reason}"
+    return Change(view, "new", reason, fingerprint)
+
+
+def _beside(unit: StorageUnit, source: Source, deployed: Deployment) -> str:
+    """A new version of a view in words: what it stands beside, and what differs."""
+    live = base_of(unit.view)
+    units = deployed.view(live) if live in deployed.views else ()
+    alike = [other for other in units if type(other) is type(unit)]
+    if not alike:
+        return f"beside {live}, which answers as before"
+    nearest = min(alike, key=lambda other: abs(other.slice_us - unit.slice_us))
+    same = fingerprinted(replace(unit, view=nearest.view, version=nearest.version), source)
+    reasons: list[str] = []
+    if same.storage_fingerprint != nearest.storage_fingerprint:
+        reasons += differences(same, source, nearest, deployed.source(nearest.source))
+    if unit.retention_us > nearest.retention_us:
+        kept, kept_then = format_span(unit.retention_us), format_span(nearest.retention_us)
+        reasons.append(f"it keeps {kept}, was {kept_then}")
+    return f"beside {live}, which answers as before: {'; '.join(reasons) or 'it has other levels'}"
 
 
 def _deployed_source(source: Source, deployed: Deployment) -> Source | None:
@@ -288,6 +312,13 @@ def _over_what_is_stored(
         reason = (
             f"records of source {now.name!r} are judged by its new schema from where the log ends "
             f"then: {what}"
+        )
+        return Change(view, "definition", reason, fingerprint)
+    if same.view != view and base_of(same.view) == base_of(view):
+        reason = (
+            f"version {unit.version} is live, with what it stored"
+            if version_of(view) is None
+            else f"it was live until then, and stays readable as {view}"
         )
         return Change(view, "definition", reason, fingerprint)
     deployed_definitions = {

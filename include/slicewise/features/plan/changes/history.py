@@ -14,7 +14,7 @@ from slicewise.features import own
 from slicewise.features.plan.build import unit_to_json
 from slicewise.features.plan.changes.differences import differences
 from slicewise.features.plan.changes.schema_change import schema_changes
-from slicewise.features.plan.deployment import Deployment, PlannedDescription
+from slicewise.features.plan.deployment import Deployment, PlannedDescription, version_of
 from slicewise.features.plan.unit import (
     ListUnit,
     PlannedFeature,
@@ -109,6 +109,8 @@ def changed(now: Deployment, then: Deployment | None) -> tuple[Changed, ...]:
         new = _described(now, kind)
         old = {} if then is None else _described(then, kind)
         for name in dict.fromkeys((*new, *old)):
+            if _is_moved(kind, name, now, then, new, old):
+                continue  # which version is live is told of the name alone
             if name not in old:
                 result.append(Changed(name, kind, "new"))
             elif name not in new:
@@ -118,6 +120,22 @@ def changed(now: Deployment, then: Deployment | None) -> tuple[Changed, ...]:
                 words = definition_differences(kind, name, now, then) or (_UNSAID,)
                 result.append(Changed(name, kind, "changed", words))
     return tuple(result)
+
+
+def _is_moved(
+    kind: Kind,
+    name: str,
+    now: Deployment,
+    then: Deployment | None,
+    new: Mapping[str, object],
+    old: Mapping[str, object],
+) -> bool:
+    """Tells whether a version was live in one of the deployments and stood beside it in the
+    other."""
+    if then is None or version_of(name) is None or kind not in ("view", "feature set"):
+        return False
+    of, names = (then, old) if name in new else (now, new)
+    return name not in names and of.current_name(kind, name) in names
 
 
 def definition_differences(
@@ -233,6 +251,10 @@ def owner_of(deployment: Deployment, kind: Kind, name: str) -> str:
 
 def _differences(kind: Kind, name: str, now: Deployment, then: Deployment) -> Iterator[str]:
     before, after = owner_of(then, kind, name), owner_of(now, kind, name)
+    if kind in ("view", "feature set"):
+        number, number_then = (of.live_version(kind, name).live for of in (now, then))
+        if number != number_then:
+            yield f"version {number} is live, was version {number_then}"
     if kind == "source":
         yield from _of_source(now.source(name), then.source(name))
     elif kind == "view":

@@ -17,6 +17,9 @@ from slicewise.features import own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.changes.schema_change import refusals, reread, succeeded
+from slicewise.features.plan.changes.versions import canonical, versioned
+from slicewise.features.plan.changes.versions import promoted as promoted
+from slicewise.features.plan.changes.versions import retired as retired
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source, StorageUnit, shared
@@ -33,6 +36,8 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
     if deployed is None:
         return planned
     name = planned.project
+    with_versions = versioned(planned, deployed)
+    planned = with_versions.deployment
     units = tuple(unit for unit in deployed.units if unit.project != name)
     sets = tuple(
         feature_set for feature_set in deployed.feature_sets if feature_set.project != name
@@ -53,13 +58,13 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
         {b.name: b.project for b in leaderboards},
         name,
     )
-    sources = _sources(planned, deployed, units)
+    sources = _sources(planned, deployed, (*units, *with_versions.carried))
     projects = sorted({name, *(unit.project for unit in units)})
     if len(projects) == 1:
         return replace(planned, sources=sources)
     # One order, whichever project was applied last: else applying what stands would be a new
     # deployment.
-    return Deployment(
+    together = Deployment(
         ", ".join(project for project in projects if project != own.PROJECT),
         tuple(sorted(sources, key=lambda source: source.name)),
         shared(sorted((*units, *planned.units), key=lambda unit: unit.project)),
@@ -81,7 +86,9 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
                 key=lambda one: (one.project, one.kind, one.name),
             )
         ),
+        (*(one for one in deployed.live if one.project != name), *planned.live),
     )
+    return canonical(together)
 
 
 def _refuse_taken(what: str, names: Iterable[str], owners: Mapping[str, str], project: str) -> None:

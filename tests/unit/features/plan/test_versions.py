@@ -1,0 +1,267 @@
+"""A changed view is a version beside the live one; promoting and retiring move names and nothing
+that is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slicewise.emission.ticks import emitted_views
+from slicewise.errors import DefinitionError, UnknownName
+from slicewise.features.plan.changes.explain import (
+    changed,
+    changes,
+    descriptions,
+    published,
+    refuse_changed_units,
+)
+from slicewise.features.plan.changes.projects import whole
+from slicewise.features.plan.changes.versions import promoted, retired
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
+from slicewise.features.project import load_project
+
+SOURCE = """
+import slicewise as sw
+
+plays = sw.KafkaSource(
+    "plays",
+    schema={"user_id": "string", "seconds": "double", "played_at": "timestamp_us"},
+    timestamp="played_at",
+)
+"""
+COUNTS = 'sw.Feature("plays", sw.count(), windows=["1h"])'
+SUMS = 'sw.Feature("seconds", sw.sum("seconds"), windows=["1h"])'
+EXACT = 'sw.Feature("recent", sw.count(), windows=[sw.exact_range("10m")])'
+
+
+def view(*features: str, where: str = "", name: str = "listening", more: str = "") -> str:
+    chosen = f"where={where!r}, " if where else ""
+    return (
+        f'{name} = sw.FeatureView("{name}", source=plays, entity=["user_id"], {chosen}{more}'
+        f"features=[{', '.join(features)}])\n"
+    )
+
+
+def feature_set(*refs: str) -> str:
+    return f'model = sw.FeatureSet("model", features={list(refs)!r})\n'
+
+
+BEST = 'best = sw.Leaderboard("best", view=listening, by="plays_1h", k=3, every="5m")\n'
+LONG = "seconds > 30"
+
+
+class Project:
+    """Definitions that are applied one after another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "features.py"
+        self.stands: Deployment | None = None
+
+    def planned(self, *definitions: str) -> Deployment:
+        """The definitions by themselves."""
+        self.file.write_text(SOURCE + "".join(definitions))
+        return plan(load_project(self.file))
+
+    def applies(self, *definitions: str) -> Deployment:
+        """Applies these; what stands then, as a store gives it back."""
+        after = whole(self.planned(*definitions), self.stands, probes=True)
+        refuse_changed_units(after, self.stands)
+        self.stands = Deployment.from_json(after.to_json())
+        assert self.stands == after
+        return after
+
+    def promotes(self, name: str) -> Deployment:
+        """Promotes this version; what stands then."""
+        assert self.stands is not None
+        self.stands = promoted(self.stands, name)
+        assert Deployment.from_json(self.stands.to_json()) == self.stands
+        return self.stands
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def stored(deployment: Deployment, name: str) -> set[str]:
+    return {unit.storage_fingerprint for unit in deployment.view(name)}
+
+
+def test_a_changed_view_stands_beside_the_live_one_which_stays_as_it_was(project: Project) -> None:
+    first = project.applies(view(COUNTS, EXACT))
+    second = project.applies(view(COUNTS, EXACT, where=LONG))
+    assert second.views == ("listening", "listening@2")
+    assert second.view("listening") == first.view("listening")
+    assert second.view("listening@1") == second.view("listening")
+    assert not stored(second, "listening") & stored(second, "listening@2"), "slices and list"
+    new = [change for change in changes(second, first) if change.view == "listening@2"]
+    assert {change.kind for change in new} == {"new"}
+    assert "beside listening, which answers as before: where is `seconds > 30`" in new[0].reason
+
+
+def test_what_is_applied_again_is_the_version_that_stands(project: Project) -> None:
+    project.applies(view(COUNTS))
+    second = project.applies(view(COUNTS, where=LONG))
+    assert project.applies(view(COUNTS, where=LONG)) == second
+    third = project.applies(view(COUNTS, where="seconds > 60"))
+    assert third.views == ("listening", "listening@2", "listening@3")
+    assert project.applies(view(COUNTS, where=LONG)) == third, "it is version 2 already"
+    assert project.applies(view(COUNTS)) == third, "it is what is live"
+
+
+def test_a_promoted_version_keeps_what_it_stored_and_the_one_before_stays_readable(
+    project: Project,
+) -> None:
+    first = project.applies(view(COUNTS), BEST, feature_set("listening:plays_1h"))
+    second = project.applies(view(COUNTS, where=LONG), BEST, feature_set("listening:plays_1h"))
+    third = project.promotes("listening@2")
+    assert stored(third, "listening") == stored(second, "listening@2")
+    assert stored(third, "listening@1") == stored(first, "listening")
+    assert third.view("listening@2") == third.view("listening")
+    assert third.feature_sets == first.feature_sets
+    assert third.leaderboards[0].fingerprint != first.leaderboards[0].fingerprint
+    reasons = {change.view: change.reason for change in changes(third, second)}
+    assert reasons["listening"] == "version 2 is live, with what it stored"
+    assert reasons["listening@1"].endswith("stays readable as listening@1")
+    assert set(reasons) == {"listening", "listening@1", "slicewise_probes"}
+    effects = {change.name: change for change in changed(third, second)}
+    assert effects.keys() == {"listening", "best"}
+    assert "version 2 is live, was version 1" in effects["listening"].differences
+    after = project.applies(view(COUNTS, where=LONG), BEST, feature_set("listening:plays_1h"))
+    assert after == third, "the definitions say what is live"
+    assert project.promotes("listening@1").views == ("listening", "listening@2")
+    assert project.stands is not None
+    assert project.stands == second
+
+
+def test_a_later_version_changes_in_place_where_what_is_stored_answers(project: Project) -> None:
+    wide = view(COUNTS, 'sw.Feature("all", sw.count(), windows=["1h"])', where=LONG)
+    project.applies(view(COUNTS))
+    project.applies(view(COUNTS, where=LONG))
+    before = project.promotes("listening@2")
+    after = project.applies(wide)
+    assert after.views == ("listening", "listening@1")
+    assert stored(after, "listening") == stored(before, "listening")
+    assert after.resolve("listening@2:all_1h")
+
+
+def test_a_window_longer_than_what_is_kept_is_a_version(project: Project) -> None:
+    first = project.applies(view(COUNTS))
+    longer = 'sw.Feature("plays", sw.count(), windows=["1h", "30d"])'
+    second = project.applies(view(longer))
+    assert second.view("listening") == first.view("listening")
+    assert second.resolve("listening@2:plays_30d")
+    new = [change for change in changes(second, first) if change.view == "listening@2"]
+    assert all("it keeps 31d1h, was 1d1h5m" in change.reason for change in new), new
+
+
+def test_a_feature_set_of_what_a_new_version_has_waits_for_it(project: Project) -> None:
+    project.applies(view(COUNTS), feature_set("listening:plays_1h"))
+    second = project.applies(view(SUMS, where=LONG), feature_set("listening:seconds_1h"))
+    assert second.feature_set("model").features == ("listening:plays_1h",)
+    assert second.feature_set("model@2").features == ("listening@2:seconds_1h",)
+    third = project.promotes("listening@2")
+    assert third.feature_set("model").features == ("listening:seconds_1h",)
+    assert third.feature_set("model@1").features == ("listening@1:plays_1h",)
+    assert project.applies(view(SUMS, where=LONG), feature_set("listening:seconds_1h")) == third
+    assert project.promotes("listening@1") == second
+
+
+def test_a_new_feature_set_of_a_new_version_begins_with_it(project: Project) -> None:
+    project.applies(view(COUNTS))
+    second = project.applies(view(SUMS, where=LONG), feature_set("listening:seconds_1h"))
+    with pytest.raises(UnknownName):
+        second.feature_set("model")
+    assert second.feature_set("model@1").features == ("listening@2:seconds_1h",)
+    third = project.promotes("listening@2")
+    assert third.feature_set("model").features == ("listening:seconds_1h",)
+
+
+def test_a_version_that_lacks_what_is_read_is_not_promoted(project: Project) -> None:
+    project.applies(view(COUNTS))
+    project.applies(view(COUNTS, SUMS, where=LONG), BEST)
+    project.promotes("listening@2")
+    reads = feature_set("listening:seconds_1h")
+    stands = project.applies(view(COUNTS, SUMS, where=LONG), BEST, reads)
+    with pytest.raises(DefinitionError, match=r"listening@1 has no seconds_1h.*set 'model' reads"):
+        promoted(stands, "listening@1")
+    means = 'sw.Feature("plays", sw.mean("seconds"), windows=["1h"])'
+    project.applies(view(means, SUMS), reads)
+    stands = project.applies(view(COUNTS, SUMS, where=LONG), BEST, reads)
+    with pytest.raises(DefinitionError, match="plays_1h of listening@3 is double"):
+        promoted(stands, "listening@3")
+
+
+def test_a_leaderboard_of_what_a_new_version_has_is_refused_until_it_is_live(
+    project: Project,
+) -> None:
+    project.applies(view(SUMS))
+    with pytest.raises(DefinitionError, match="ranks listening:plays_1h, which only listening@2"):
+        project.applies(view(SUMS, COUNTS), BEST)
+    project.applies(view(SUMS, COUNTS))
+    project.promotes("listening@2")
+    assert project.applies(view(SUMS, COUNTS), BEST).leaderboards
+
+
+def test_versions_are_retired_unless_they_are_live_or_read(project: Project) -> None:
+    project.applies(view(COUNTS), feature_set("listening:plays_1h"))
+    project.applies(view(SUMS, where=LONG), feature_set("listening:seconds_1h"))
+    after = project.promotes("listening@2")
+    for names, what in (
+        (["listening@2"], "listening@2 is live"),
+        (["listening"], "listening is live"),
+        (["listening@1"], "feature set 'model@1' reads listening@1"),
+    ):
+        with pytest.raises(DefinitionError, match=what):
+            retired(after, names)
+    with pytest.raises(UnknownName):
+        retired(after, ["listening@7"])
+    left = retired(after, ["listening@1", "model@1"])
+    assert left.views == ("listening",)
+    assert left.view("listening@2") == after.view("listening")
+    assert [one.name for one in left.feature_sets] == ["model"]
+    project.stands = left
+    again = project.applies(view(COUNTS), feature_set("listening:plays_1h"))
+    assert again.views == ("listening", "listening@3"), "a number is given once"
+
+
+def test_what_is_no_version_is_not_promoted(project: Project) -> None:
+    stands = project.applies(view(COUNTS))
+    for name in ("listening", "listening@2", "hearing@1", "listening@x"):
+        with pytest.raises(UnknownName):
+            promoted(stands, name)
+    assert promoted(stands, "listening@1") == stands
+
+
+def test_the_words_of_a_view_say_which_version_it_is(project: Project) -> None:
+    project.applies(view(COUNTS))
+    stands = project.applies(view(COUNTS, where=LONG))
+    facts = {one.name: one.facts for one in descriptions(stands)}
+    assert facts["listening"]["version"] == "1, live; beside it listening@2"
+    assert facts["listening@2"]["version"] == "2; listening stands for version 1"
+
+
+def test_words_and_expectations_go_with_the_version(project: Project) -> None:
+    words = 'description="all of them", '
+    project.applies(view(COUNTS, more=words))
+    second = project.applies(view(COUNTS, where=LONG, more='description="long ones", '))
+    for name, text in (("listening", "all of them"), ("listening@2", "long ones")):
+        described = second.description("view", name)
+        assert described is not None
+        assert described.description == text
+    third = project.promotes("listening@2")
+    described = third.description("view", "listening")
+    assert described is not None
+    assert described.description == "long ones"
+
+
+def test_a_version_that_is_not_live_publishes_nothing(project: Project) -> None:
+    emits = 'emit=sw.Emit("plays_out"), '
+    first = project.applies(view(COUNTS, more=emits))
+    second = project.applies(view(COUNTS, where=LONG, more=emits))
+    assert emitted_views(second, "plays") == emitted_views(first, "plays")
+    assert published(second) == published(first)
+    (after,) = emitted_views(project.promotes("listening@2"), "plays")
+    assert (after.view, after.units) == ("listening", project.stands.view("listening"))  # type: ignore[union-attr]
