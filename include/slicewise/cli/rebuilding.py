@@ -99,7 +99,9 @@ def begin(settings: Settings, planned: Sequence[UnitPlan]) -> list[str]:
 
 
 def _rate(catalog: Catalog) -> float | None:
-    """Bytes of slices a second, of the builds that were measured last."""
+    """Bytes of slices a second, of the builds that were measured last; where there are some, of
+    those that computed no rows."""
     measured = built(catalog)
-    took_ms, size = sum(ms for ms, _ in measured), sum(size_bytes for _, size_bytes in measured)
+    measured = [one for one in measured if not one.events] or measured
+    took_ms, size = sum(one.took_ms for one in measured), sum(one.bytes for one in measured)
     return size * 1000 / took_ms if took_ms and size else None

@@ -6,19 +6,28 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis
 
+import slicewise as sw
 from slicewise.cli import rebuilding
 from slicewise.errors import DataLoss, DeploymentSuperseded, UnknownName
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.changes.projects import joined, promoted
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.jobs import hour_text
 from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.spark.lake import unit_build
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.spark.lake.compaction import UnitTable
+from slicewise.stores.lake import slices
+from slicewise.stores.lake.catalog import Catalog
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -105,6 +114,58 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     check(shared, unit, old + new)
     with shared.context() as context:
         assert backfill(context, "filled_by_song").hours == []
+
+
+def test_a_version_is_built_to_the_bytes_of_a_view_that_stood_from_the_start(shared: Lake) -> None:
+    shared.topic("versioned")
+
+    def later(name: str) -> sw.FeatureView:
+        return replace(by_user(shared, "versioned"), name=name, where="n >= 10")
+
+    live = by_user(shared, "versioned")
+    stands = shared.deploy(live, later("versioned_twin"))
+    old = events(over(50), 30, 1000) + events(over(4), 200, 30_000_000)
+    shared.produce("versioned", old)
+    shared.apply(stands, "versioned")
+    views = [later("versioned_by_user"), later("versioned_twin")]
+    after = shared.deploy_planned(joined(plan(Project.of("lake", views)), stands))
+    version, twin = (unit_of(after, f"versioned_{name}") for name in ("by_user@2", "twin"))
+    assert unit_of(after, "versioned_by_user") == unit_of(stands, "versioned_by_user")
+    new = events(over(4), 40, 30_000_000)
+    shared.produce("versioned", new)
+    shared.apply(after, "versioned")
+    with shared.context() as context:
+        report = backfill(context, "versioned_by_user@2")
+    assert report.more["ready"] is True
+    (built,) = report.built
+    assert built["events"] == len(old + new), "archived events of the hours that were computed"
+    sent = [event for event in old + new if event["n"] >= 10]
+
+    def checked(deployment: Deployment, live_name: str, version_name: str) -> None:
+        check(shared, unit_of(deployment, live_name), old + new)
+        check(shared, unit_of(deployment, version_name), sent)
+        check(shared, twin, sent)
+
+    checked(after, "versioned_by_user", "versioned_by_user@2")
+    with shared.context() as context:
+        for hours_ago in (50, 4, 3):
+            compact(context, Request(over(hours_ago) // HOUR_US))
+        rows = [_stored(context.catalog, unit) for unit in (version, twin)]
+    assert rows[0] == rows[1]
+    assert rows[0]
+    checked(after, "versioned_by_user", "versioned_by_user@2")
+    moved = shared.deploy_planned(promoted(after, "versioned_by_user@2"))
+    with shared.store() as store:
+        assert version.storage_fingerprint in store.run(ReadMetadata()).ready
+    checked(moved, "versioned_by_user@1", "versioned_by_user")
+
+
+def _stored(catalog: Catalog, unit: StorageUnit) -> list[str]:
+    """All compacted rows of a unit, partials as they are stored."""
+    table = slices.load(catalog, unit.storage_fingerprint)
+    assert table is not None
+    rows = slices.scan_slices(table, sorted(slices.headers(table)))
+    return sorted(map(repr, rows.to_pylist()))
 
 
 def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: Lake) -> None:

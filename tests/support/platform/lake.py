@@ -70,7 +70,10 @@ class Lake:
 
     def deploy(self, *views: sw.FeatureView) -> Deployment:
         """Deploys exactly these views."""
-        deployment = plan(Project.of("lake", views))
+        return self.deploy_planned(plan(Project.of("lake", views)))
+
+    def deploy_planned(self, deployment: Deployment) -> Deployment:
+        """Deploys exactly this."""
         topics, earliest = {}, OffsetVector()
         for source in deployment.sources:
             log = self.topic(source.topic)

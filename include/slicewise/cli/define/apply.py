@@ -59,7 +59,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.bars import bars
     from slicewise.cli.building import build
     from slicewise.cli.by_view import view_changes
+    from slicewise.cli.costing import COST_HEAD, cost_rows, costs_of
     from slicewise.cli.define.check import law_checks
+    from slicewise.cli.table import print_table
     from slicewise.errors import DefinitionError
     from slicewise.features.plan.changes.explain import (
         changes,
@@ -100,6 +102,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         for change in view_changes(wanted):
             notify(f"{change.kind:<10} {change.view:<24} {change.reason}")
         refuse_changed_units(whole, current.deployment)
+        costs, unread = costs_of(settings, own, current.deployment, wanted)
+        if costs and not arguments.json:
+            print_table(COST_HEAD, cost_rows(costs))
+        if unread:
+            notify(f"what a build costs is not known: {unread}")
         gone = [change.view for change in wanted if change.kind == "removed"]
         if gone and not arguments.remove:
             raise DefinitionError(

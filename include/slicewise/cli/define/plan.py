@@ -68,6 +68,7 @@ def _rate(text: str) -> float:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.by_view import view_changes
+    from slicewise.cli.costing import COST_HEAD, cost_rows, costs_of
     from slicewise.cli.define.check import definitions_of
     from slicewise.features.plan.changes.explain import (
         SIZES,
@@ -85,7 +86,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.stores.online.redis.status import read_status
 
     deployment = plan(load_project(definitions_of(arguments.project, settings)))
-    running, compared = None, "compared with nothing, as asked"
+    running, compared, is_platform = None, "compared with nothing, as asked", False
     if arguments.against is not None:
         running = plan(load_project(definitions_of(arguments.against, settings)))
         compared = f"compared with the project in {arguments.against}"
@@ -94,6 +95,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             # reads only, unlike a deployment's connection
             manifest = read_status(settings.redis_url).manifest
             running = Deployment.from_json(json.dumps(manifest)) if manifest else None
+            is_platform = running is not None
             compared = (
                 "nothing is deployed yet"
                 if running is None
@@ -111,6 +113,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         for change in changes(after, running)
         if change.view in own or change.kind == "removed"
     ]
+    costs, unread = costs_of(settings, after, running if is_platform else None, every)
     own = tuple(leaderboard.name for leaderboard in deployment.leaderboards)
     leaderboards = [
         leaderboard_change
@@ -137,6 +140,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 {"view": c.view, "change": c.kind, "reason": c.reason, "unit": c.unit}
                 for c in every
             ],
+            "builds": [cost.to_json() for cost in costs],
             "fold_alone": [{"view": view, "reason": why} for view, why in by_microbatch],
             "published": [{"view": view, "what": what} for view, what in topics],
             "schemas": {
@@ -157,6 +161,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"{change.view}: {change.kind}; {change.reason}")
     for change in leaderboards:
         print(f"leaderboard {change.view}: {change.kind}; {change.reason}")
+    if costs:
+        print()
+        print_table(COST_HEAD, cost_rows(costs))
+        print()
+    if unread:
+        print(f"what a build costs is not known: {unread}")
     for view, why in by_microbatch:
         print(f"{view}: visible when the micro-batch lane has it, not at once; {why}")
     for name, history in schemas.items():

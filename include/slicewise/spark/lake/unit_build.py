@@ -72,6 +72,8 @@ class UnitBuild:
     _size: int = 0
     _entities: int = 0
     _took_s: float = 0.0
+    _computed_s: float = 0.0
+    _computed_events: int = 0
     _totals: dict[int, int] = field(default_factory=dict)
     result: dict[str, object] | None = None
     """Figures of the build, once it is over."""
@@ -89,9 +91,10 @@ class UnitBuild:
         )
         stand = [hour for hour in self._hours if hour not in lacking]
         computes = self.context.unit_table(self.unit) if lacking else self.table
+        self._computed_events = sum(self.events.get(hour, 0) for hour in lacking)
         self._parts = deque(Part(hours) for hours in of_whole_days(stand, TOGETHER))
         for hours in of_whole_days([hour for hour in self._hours if hour in lacking], TOGETHER):
-            task = self.executor.submit(write_rows, computes, self.filling, hours, self.events)
+            task = self.executor.submit(self._compute, computes, hours)
             self._parts.append(Part(hours, task))
 
     @property
@@ -113,6 +116,14 @@ class UnitBuild:
         self._took_s += time.monotonic() - begun
         if not self._parts:
             self.result = self._results()
+
+    def _compute(self, table: UnitTable, hours: Sequence[int]) -> tuple[Headers, Fills]:
+        """Computes and commits the rows of these hours, in the executor's thread."""
+        begun = time.monotonic()
+        try:
+            return write_rows(table, self.filling, hours, self.events)
+        finally:
+            self._computed_s += time.monotonic() - begun
 
     def _lacking(self, headers: Headers, now_hour: int) -> set[int]:
         """Hours whose rows are to be computed, and all of a day that is over and has such: a day's
@@ -186,7 +197,8 @@ class UnitBuild:
         figures = {
             "entities": self._entities,
             "bytes": self._size,
-            "took_ms": int(self._took_s * 1000),
+            "took_ms": int((self._took_s + self._computed_s) * 1000),
+            "events": self._computed_events,
         }
         named_as = {"source": unit.source, "view": unit.view, "unit": unit.storage_fingerprint}
         self.report.built.append(named_as | figures)

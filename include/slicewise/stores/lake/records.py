@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
@@ -60,11 +60,22 @@ def _column(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
 BUILT, _NEWEST = "built", 20
 
 
-def built(catalog: SqlCatalog) -> list[tuple[int, int]]:
-    """(milliseconds, bytes of slices) of the units that backfills built last."""
+class Built(NamedTuple):
+    """A unit that a backfill built: how long it took, the bytes of its slices, and the events of
+    the hours that were computed for it; 0 where the rows of all hours stood."""
+
+    took_ms: int
+    bytes: int
+    events: int
+
+
+def built(catalog: SqlCatalog) -> list[Built]:
+    """The units that backfills built last."""
     table = ensure(catalog, RUNS).scan(row_filter=f"outcome = '{BUILT}'").to_arrow()
-    rows = zip(*(table[name].to_pylist() for name in ("time", "took_ms", "bytes")), strict=True)
-    return [(ms, size) for _, ms, size in sorted(rows)[-_NEWEST:] if ms and size]
+    figures = ("time", "took_ms", "bytes", "events")
+    rows = zip(*(table[name].to_pylist() for name in figures), strict=True)
+    ordered = sorted(rows, key=lambda row: row[0])[-_NEWEST:]
+    return [Built(ms, size, events or 0) for _, ms, size, events in ordered if ms and size]
 
 
 def records(catalog: SqlCatalog, table: Table) -> list[dict[str, Any]]:

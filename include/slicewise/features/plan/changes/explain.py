@@ -19,8 +19,9 @@ from slicewise.features.plan.changes.costs import (
     entity_bytes,
     most_row_bytes,
     reads_per_request,
-    row_bytes,
 )
+from slicewise.features.plan.changes.costs import NUMBER as NUMBER
+from slicewise.features.plan.changes.costs import row_bytes as row_bytes
 from slicewise.features.plan.changes.description import Description as Description
 from slicewise.features.plan.changes.description import descriptions as descriptions
 from slicewise.features.plan.changes.description import matching as matching
