@@ -39,6 +39,7 @@ __all__ = [
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _AT = "@"
 """Before the number in a version's name: no definition's own name has it."""
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}")
 LONGEST_DESCRIPTION = 4_000
 # columns of log.<source> and slices.<unit> that are the platform's own
@@ -86,7 +87,7 @@ def base_of(name: str) -> str:
 def version_of(name: str) -> int | None:
     """Number of a version's own name; None of a name that stands for whichever is live."""
     number = name.partition(_AT)[2]
-    return int(number) if number.isascii() and number.isdigit() else None
+    return int(number) if _NUMBER.fullmatch(number) else None
 
 
 def check_owner(owner: object, where: str) -> None:

@@ -6,6 +6,7 @@ A changed unit under a name that is served is refused before anything is written
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 from slicewise.errors import NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
-from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.deployment import Deployment, base_of
+from slicewise.lifecycle.healing.record import PART, Healing
 from slicewise.local.registry import read_registry as read_registry
 from slicewise.local.registry import register as register
 from slicewise.log import warning
@@ -26,7 +28,7 @@ from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
 from slicewise.stores.online.operations.status import ReadStatus
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
-from slicewise.stores.online.redis.status import DEPLOYED, record_instants
+from slicewise.stores.online.redis.status import DEPLOYED, amend_part, record_instants
 from slicewise.stores.recovery.beginning import archived_by, beginnings, with_probes_ready
 from slicewise.stores.recovery.schema_offsets import settled
 
@@ -102,7 +104,14 @@ def deploy(
         # what it lost
         archived = None if before.units else archived_by(settings)
         topics, first = beginnings(deployment, log, archived)
+    names = _moved_names(store, before, deployment)
     metadata = store.run(Deploy(deployment, deployment_version, topics, first))
+    if names:
+
+        def follow(text: str | None) -> str:
+            return Healing.of([text]).renamed(names).text()
+
+        amend_part(settings.redis_url, PART, follow)
     register(settings, metadata, deployment.digest, before, by=by, how=how)
     metadata = with_probes_ready(store, deployment, metadata)
     try:
@@ -111,6 +120,20 @@ def deploy(
     except StoreUnavailable as error:  # the deployment stands
         warning("deployment_not_recorded", reason=error.what)
     return metadata
+
+
+def _moved_names(
+    store: OnlineStore, before: StoreMetadata, deployment: Deployment
+) -> dict[str, str]:
+    """Name -> new name of views that are deployed under another: versions that are promoted."""
+    text = store.run(ReadManifest(before.units)) if before.units else None
+    if text is None:
+        return {}
+    # views may share an event list, and versions of one do not
+    new = {(unit.storage_fingerprint, base_of(unit.view)): unit.view for unit in deployment.units}
+    then = [(unit["storage_fingerprint"], unit["view"]) for unit in json.loads(text)["units"]]
+    moved = ((view, new.get((name, base_of(view)), view)) for name, view in then)
+    return {view: to for view, to in moved if to != view}
 
 
 def with_schemas(

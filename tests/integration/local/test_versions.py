@@ -13,7 +13,7 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.deploying import Deploy
-from slicewise.stores.online.redis.status import record_part
+from slicewise.stores.online.redis.status import read_part, record_part
 from slicewise.stores.recovery.beginning import beginnings
 from tests.integration.local.deployed_project import PLAYS, VIEW, Platform
 
@@ -48,10 +48,10 @@ def test_a_version_is_promoted_and_what_it_was_is_retired(platform: Platform) ->
     before = platform.stands
     code, printed = platform.runs("promote", "listening@2", "--plan")
     assert (code, platform.stands) == (0, before), "a plan changes nothing"
-    assert "listening would stand for listening@2" in printed
+    assert "listening stands for version 2, would be deployed" in printed
     code, printed = platform.runs("promote", "listening@2", "--by", "ann", "--json")
     outcome = json.loads(printed)
-    assert (code, outcome["done"], outcome["live"]) == (0, True, 2)
+    assert (code, outcome["done"], outcome["live"]) == (0, True, {"listening": 2})
     assert platform.stands[:2] == (version + 1, ("listening", "listening@1"))
     assert platform.history()["deployments"][-1]["how"] == "promote"
     assert platform.history()["deployments"][-1]["by"] == "ann"
@@ -113,8 +113,15 @@ def test_what_is_not_built_or_not_green_is_not_promoted(platform: Platform) -> N
     code, printed = platform.runs("promote", "listening@2")
     assert code == 1
     assert "a check found values of listening@2 that differ, or suspects some" in printed
-    record_part(platform.settings.redis_url, PART, Healing().text())
+    # what is suspected of the live one goes with it
+    live = Healing().suspected(job, {"listening": ['{"user_id": "ann"}']}, [])
+    record_part(platform.settings.redis_url, PART, live.text())
     assert platform.runs("promote", "listening@2")[0] == 0
+    assert Healing.of(read_part(platform.settings.redis_url, PART)).views == ("listening@1",)
+    assert platform.runs("promote", "listening@1")[0] == 1
+    code, printed = platform.runs("diff", "listening")
+    assert code == 1
+    assert "listening names one version" in printed
 
 
 def test_tables_of_compacted_hours_go_with_the_version(platform: Platform) -> None:

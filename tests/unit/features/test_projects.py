@@ -116,7 +116,7 @@ def test_another_dedupe_is_taken_where_no_other_project_reads_the_source() -> No
         20
     ]
     with pytest.raises(
-        DefinitionError, match="another dedupe, and views of other projects read it"
+        DefinitionError, match="another dedupe, and views of other projects, or versions that stay"
     ):
         joined(deployment("b", "two", counted_once(20)), deployed)
     assert joined(deployment("b", "two", counted_once(10)), deployed).views == ("one", "two")

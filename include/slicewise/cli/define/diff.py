@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import sys
 
     from slicewise.errors import BadRequest
-    from slicewise.features.plan.deployment import base_of
+    from slicewise.features.plan.deployment import base_of, version_of
     from slicewise.training.versions.comparing import compare
 
     names = arguments.versions
@@ -49,6 +49,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             where="diff",
             expected="one or two, as by_card@2 or by_card@1 by_card@2",
             next_step="name two of them",
+        )
+    if (len(names) == 1 and version_of(names[0]) is None) or len(set(names)) < len(names):
+        raise BadRequest(
+            f"{' '.join(names)} names one version",
+            where="diff",
+            expected="a version that is not live, as by_card@2, or two versions",
+            next_step="slicewise show says which versions of a view there are",
         )
     then, now = names if len(names) == 2 else (base_of(names[0]), names[0])
 

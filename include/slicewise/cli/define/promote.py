@@ -9,6 +9,7 @@ go with it. docs/guides/versions.md says more.
   slicewise promote by_card@2 --plan    what would be done
   slicewise promote by_card@2           do it
   slicewise promote by_card@1           go back
+  slicewise promote by_card@2 shops@3   both at once, where a feature set reads both
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from typing import TYPE_CHECKING
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slicewise.features.plan.changes.explain import Change
     from slicewise.features.plan.deployment import Deployment
     from slicewise.stores.online.control_record import StoreMetadata
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("version", help="a version's name, as by_card@2")
+    parser.add_argument("version", nargs="+", help="versions' names, as by_card@2")
     parser.add_argument("--plan", action="store_true", help="show the plan, and change nothing")
     parser.add_argument(
         "--by", default="", metavar="NAME", help="who does so, for slicewise history (default: you)"
@@ -45,43 +49,44 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if not arguments.json:
             print(line, flush=True)
 
-    name = arguments.version
+    names = list(dict.fromkeys(arguments.version))
     connect = deploy.looked_at if arguments.plan else deploy.connected
     with connect(settings) as store:
         stored = deploy.current(store)
         now, version = deploy.require_units(stored), stored.metadata.deployment_version
-        after = promoted(now, name)
+        after = promoted(now, *names)
         wanted = [
             *view_changes(c for c in changes(after, now) if c.kind != "unchanged"),
             *(c for c in leaderboard_changes(after, now) if c.kind != "unchanged"),
+            *_set_changes(after, now),
         ]
         for change in wanted:
             notify(f"{change.kind:<10} {change.view:<24} {change.reason}")
         if after != now:
-            _require_ready(name, now, stored.metadata)
-            _require_green(name, settings)
+            for name in names:
+                _require_ready(name, now, stored.metadata)
+            _require_green(names, settings)
         done = after != now and not arguments.plan
         if done:
             metadata = deploy.deploy(
                 settings, store, after, version, by=arguments.by, how="promote"
             )
             version = metadata.deployment_version
-    view = base_of(name)
-    number = after.live_version("view", view).live
+    live = {view: after.live_version("view", view).live for view in map(base_of, names)}
+    words = ", ".join(f"{view} stands for version {number}" for view, number in live.items())
     if after == now:
-        notify(f"{name} is live: nothing to do")
+        notify(f"{words}: nothing to do")
     elif not done:
-        notify(f"{view} would stand for {name}")
+        notify(f"{words}, would be deployed")
     else:
-        notify(f"deployed: version {version}; {view} stands for version {number} of the view")
+        notify(f"deployed: version {version}; {words}")
         if stream.stream_status(settings).running:
             stream.ensure_emission(settings)
     if arguments.json:
         outcome = {
             "done": done,
             "epoch": version,
-            "view": view,
-            "live": number,
+            "live": live,
             "changes": [
                 {"name": change.view, "change": change.kind, "reason": change.reason}
                 for change in wanted
@@ -89,6 +94,25 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         }
         print(json.dumps(outcome))
     return 0
+
+
+def _set_changes(after: Deployment, now: Deployment) -> list[Change]:
+    """Feature sets whose live version is another, or that have none then."""
+    from slicewise.features.plan.changes.explain import Change
+    from slicewise.features.plan.deployment import version_of
+
+    then = {one.name: one for one in now.feature_sets}
+    result = []
+    for one in after.feature_sets:
+        number = after.live_version("feature set", one.name).live
+        if one != then.pop(one.name, None) and version_of(one.name) is None:
+            reason = f"version {number} of the feature set is live: {', '.join(one.features)}"
+            result.append(Change(one.name, "definition", reason))
+    gone = (name for name in then if version_of(name) is None)
+    return [
+        *result,
+        *(Change(name, "removed", "it waits for the version that it reads") for name in gone),
+    ]
 
 
 def _require_ready(name: str, now: Deployment, metadata: StoreMetadata) -> None:
@@ -108,16 +132,17 @@ def _require_ready(name: str, now: Deployment, metadata: StoreMetadata) -> None:
         )
 
 
-def _require_green(name: str, settings: Settings) -> None:
-    """Raises ServerError while a check found the version wrong, or suspects it."""
+def _require_green(names: Sequence[str], settings: Settings) -> None:
+    """Raises ServerError while a check found a version wrong, or suspects it."""
     from slicewise.errors import ServerError
     from slicewise.lifecycle.healing.record import PART, Healing
     from slicewise.stores.online.redis.status import read_part
 
-    if name in Healing.of(read_part(settings.redis_url, PART)).views:
+    red = {*names} & {*Healing.of(read_part(settings.redis_url, PART)).views}
+    if red:
         raise ServerError(
-            f"a check found values of {name} that differ, or suspects some",
-            where=f"promote {name}",
+            f"a check found values of {', '.join(sorted(red))} that differ, or suspects some",
+            where=f"promote {' '.join(names)}",
             expected="a version that the check finds green",
             next_step="see what it found and what is done about it: slicewise checks",
         )

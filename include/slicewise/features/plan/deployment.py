@@ -122,14 +122,18 @@ VersionedKind = Literal["view", "feature set"]
 @dataclass(frozen=True)
 class LiveVersion:
     """Version that a name stands for, of a view or a feature set that has had several. live: its
-    number; 0 of a feature set none of whose versions was promoted. newest: the highest number that
-    the name has had."""
+    number; 0 of a feature set none of whose versions is live. newest: the highest number that the
+    name has had. waits: the version of a feature set that its definitions are, until the views that
+    it reads are promoted. began: the one that began with a view's version, in place of none. 0:
+    there is no such version."""
 
     kind: VersionedKind
     name: str
     live: int
     newest: int
     project: str = ""
+    waits: int = 0
+    began: int = 0
 
 
 @dataclass(frozen=True)

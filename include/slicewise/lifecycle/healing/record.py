@@ -143,6 +143,15 @@ class Healing:
         """The mark of a view, if it has one."""
         return next((mark for mark in self.marked if mark.view == view), None)
 
+    def renamed(self, names: Mapping[str, str]) -> Healing:
+        """The record after views took other names: what is marked and suspected is of what was
+        stored under them. names: old -> new."""
+        return replace(
+            self,
+            marked=tuple(replace(m, view=names.get(m.view, m.view)) for m in self.marked),
+            suspects={names.get(view, view): of for view, of in self.suspects.items()},
+        )
+
     @property
     def views(self) -> tuple[str, ...]:
         """Views with a mark, or with suspected entities."""

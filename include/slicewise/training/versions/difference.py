@@ -172,6 +172,9 @@ def _furthest(
     kind = first.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return rows
-    values = [pc.fill_null(pc.cast(of, pa.float64()), 0.0).to_numpy() for of in (first, second)]
+    values = [
+        pc.fill_null(pc.cast(of, pa.float64(), safe=False), 0.0).to_numpy()
+        for of in (first, second)
+    ]
     apart = np.nan_to_num(np.abs(values[1] - values[0])[rows], nan=np.inf)
     return rows[np.argsort(-apart, kind="stable")]

@@ -3,7 +3,9 @@ that is stored."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -16,11 +18,11 @@ from slicewise.features.plan.changes.explain import (
     published,
     refuse_changed_units,
 )
-from slicewise.features.plan.changes.projects import whole
-from slicewise.features.plan.changes.versions import promoted, retired
+from slicewise.features.plan.changes.projects import promoted, retired, whole
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
+from tests.support.inputs.seeds import seeds
 
 SOURCE = """
 import slicewise as sw
@@ -58,11 +60,14 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "features.py"
         self.stands: Deployment | None = None
+        self._planned: dict[tuple[str, ...], Deployment] = {}
 
     def planned(self, *definitions: str) -> Deployment:
         """The definitions by themselves."""
-        self.file.write_text(SOURCE + "".join(definitions))
-        return plan(load_project(self.file))
+        if definitions not in self._planned:
+            self.file.write_text(SOURCE + "".join(definitions))
+            self._planned[definitions] = plan(load_project(self.file))
+        return self._planned[definitions]
 
     def applies(self, *definitions: str) -> Deployment:
         """Applies these; what stands then, as a store gives it back."""
@@ -72,10 +77,10 @@ class Project:
         assert self.stands == after
         return after
 
-    def promotes(self, name: str) -> Deployment:
-        """Promotes this version; what stands then."""
+    def promotes(self, *names: str) -> Deployment:
+        """Promotes these versions; what stands then."""
         assert self.stands is not None
-        self.stands = promoted(self.stands, name)
+        self.stands = promoted(self.stands, *names)
         assert Deployment.from_json(self.stands.to_json()) == self.stands
         return self.stands
 
@@ -177,6 +182,88 @@ def test_a_new_feature_set_of_a_new_version_begins_with_it(project: Project) -> 
     assert second.feature_set("model@1").features == ("listening@2:seconds_1h",)
     third = project.promotes("listening@2")
     assert third.feature_set("model").features == ("listening:seconds_1h",)
+    assert project.promotes("listening@1") == second, "it waits again"
+
+
+def test_a_feature_set_that_is_changed_back_waits_for_nothing(project: Project) -> None:
+    plays, seconds = feature_set("listening:plays_1h"), feature_set("listening:seconds_1h")
+    project.applies(view(COUNTS), plays)
+    project.applies(view(COUNTS, SUMS, where=LONG), seconds)
+    stands = project.applies(view(COUNTS, SUMS, where=LONG), plays)
+    assert [one.name for one in stands.feature_sets] == ["model"]
+    after = project.promotes("listening@2")
+    assert after.feature_set("model").features == ("listening:plays_1h",)
+
+
+def test_a_set_that_was_never_live_is_given_a_number_when_it_is(project: Project) -> None:
+    project.applies(view(COUNTS))
+    project.applies(view(SUMS, where=LONG), feature_set("listening:seconds_1h"))
+    stands = project.applies(view(COUNTS), feature_set("listening:plays_1h"))
+    (record,) = [one for one in stands.live if one.kind == "feature set"]
+    assert (record.live, record.newest, record.waits) == (2, 2, 0)
+
+
+def test_two_views_that_a_set_reads_are_promoted_together(project: Project) -> None:
+    both = feature_set("listening:plays_1h", "other:plays_1h")
+    project.applies(view(COUNTS), view(COUNTS, name="other"), both)
+    project.applies(
+        view(SUMS, where=LONG),
+        view(SUMS, where=LONG, name="other"),
+        feature_set("listening:seconds_1h", "other:seconds_1h"),
+    )
+    stands = project.stands
+    assert stands is not None
+    with pytest.raises(DefinitionError, match="promote it together with"):
+        promoted(stands, "listening@2")
+    after = project.promotes("listening@2", "other@2")
+    assert after.feature_set("model").features == ("listening:seconds_1h", "other:seconds_1h")
+    assert project.promotes("other@1", "listening@1") == stands
+    with pytest.raises(DefinitionError, match="two versions of listening"):
+        promoted(stands, "listening@2", "listening@1")
+
+
+def test_what_no_view_answers_any_more_is_no_version_of_a_set(project: Project) -> None:
+    plays, seconds = feature_set("listening:plays_1h"), feature_set("listening:seconds_1h")
+    project.applies(view(COUNTS), view(COUNTS, name="other"), plays)
+    project.applies(view(SUMS, where=LONG), view(COUNTS, name="other"), seconds)
+    project.promotes("listening@2")
+    after = project.applies(view(COUNTS, name="other"), feature_set("other:plays_1h"))
+    assert [one.name for one in after.feature_sets] == ["model"]
+
+
+def test_a_version_of_another_projects_view_is_refused(project: Project, tmp_path: Path) -> None:
+    project.applies(view(COUNTS))
+    project.applies(view(COUNTS, where=LONG))
+    project.promotes("listening@2")
+    (tmp_path / "other").mkdir()
+    planned = replace(Project(tmp_path / "other").planned(view(SUMS)), project="another")
+    with pytest.raises(DefinitionError, match="view 'listening' is deployed by project"):
+        whole(planned, project.stands, probes=False)
+
+
+def test_another_entity_is_no_version(project: Project) -> None:
+    project.applies(view(COUNTS))
+    with pytest.raises(DefinitionError, match="entity of view 'listening' is none, was user_id"):
+        project.applies(view(COUNTS).replace('entity=["user_id"]', "entity=[]"))
+
+
+def test_logic_that_changes_with_a_columns_type_is_refused_with_the_way(project: Project) -> None:
+    floats = SOURCE.replace('"double"', '"float"')
+    project.file.write_text(floats + view(SUMS))
+    project.stands = plan(load_project(project.file))
+    with pytest.raises(DefinitionError, match="change the schema first, in an apply of its own"):
+        project.applies(view(SUMS, where=LONG))
+    assert project.applies(view(SUMS)).views == ("listening",), "the type alone is in place"
+
+
+def test_a_schema_is_not_changed_below_a_version(project: Project) -> None:
+    floats = SOURCE.replace('"double"', '"float"')
+    for definitions in (view(SUMS), view(SUMS, where=LONG)):
+        project.file.write_text(floats + definitions)
+        project.stands = whole(plan(load_project(project.file)), project.stands, probes=False)
+    project.promotes("listening@2")
+    with pytest.raises(DefinitionError, match="retire it first: slicewise retire listening@1"):
+        project.applies(view(SUMS, where=LONG))
 
 
 def test_a_version_that_lacks_what_is_read_is_not_promoted(project: Project) -> None:
@@ -189,16 +276,19 @@ def test_a_version_that_lacks_what_is_read_is_not_promoted(project: Project) -> 
         promoted(stands, "listening@1")
     means = 'sw.Feature("plays", sw.mean("seconds"), windows=["1h"])'
     project.applies(view(means, SUMS), reads)
-    stands = project.applies(view(COUNTS, SUMS, where=LONG), BEST, reads)
+    project.applies(view(COUNTS, SUMS, where=LONG), feature_set("listening:plays_1h"))
+    assert project.stands is not None
     with pytest.raises(DefinitionError, match="plays_1h of listening@3 is double"):
-        promoted(stands, "listening@3")
+        promoted(project.stands, "listening@3")
 
 
 def test_a_leaderboard_of_what_a_new_version_has_is_refused_until_it_is_live(
     project: Project,
 ) -> None:
     project.applies(view(SUMS))
-    with pytest.raises(DefinitionError, match="ranks listening:plays_1h, which only listening@2"):
+    with pytest.raises(
+        DefinitionError, match="ranks listening:plays_1h, which only listening@2 has"
+    ):
         project.applies(view(SUMS, COUNTS), BEST)
     project.applies(view(SUMS, COUNTS))
     project.promotes("listening@2")
@@ -265,3 +355,90 @@ def test_a_version_that_is_not_live_publishes_nothing(project: Project) -> None:
     assert published(second) == published(first)
     (after,) = emitted_views(project.promotes("listening@2"), "plays")
     assert (after.view, after.units) == ("listening", project.stands.view("listening"))  # type: ignore[union-attr]
+
+
+VIEWS = (
+    view(COUNTS),
+    view(COUNTS, where=LONG),
+    view(SUMS, where=LONG),
+    view(COUNTS, SUMS),
+    view(COUNTS, EXACT, where=LONG),
+    view(COUNTS, more='owner="ann", '),
+)
+OTHERS = (
+    "",
+    view(COUNTS, EXACT, name="other"),
+    view(COUNTS, name="other", where=LONG),
+    view(SUMS, EXACT, name="other"),
+)
+SETS = (
+    "",
+    feature_set("listening:plays_1h"),
+    feature_set("listening:seconds_1h"),
+    feature_set("listening:plays_1h", "other:plays_1h"),
+)
+
+
+@pytest.mark.parametrize("seed", seeds(range(160), quick=16))
+def test_whatever_is_applied_promoted_and_retired_stands_whole(project: Project, seed: int) -> None:
+    random = Random(seed)
+    print(f"seed {seed}")
+    for _ in range(9):
+        stands, draw = project.stands, random.random()
+        try:
+            if stands is None or draw < 0.55:
+                some = [random.choice(of) for of in (VIEWS, OTHERS, SETS, ("", "", BEST))]
+                after = project.applies(*filter(None, some))
+                assert project.applies(*filter(None, some)) == after, "nothing is to be done"
+            elif draw < 0.85:
+                promotes_some(project, stands, random)
+            else:
+                sets = [one.name for one in stands.feature_sets]
+                names = [name for name in (*stands.views, *sets) if "@" in name]
+                some = random.sample(names, random.randint(0, len(names)))
+                project.stands = retired(stands, some)
+        except DefinitionError:
+            assert project.stands == stands
+        whole_is(project.stands)
+
+
+def promotes_some(project: Project, stands: Deployment, random: Random) -> None:
+    """Promotes versions of one view, or of two; going back gives what stood."""
+    names = {name.partition("@")[0]: name for name in stands.views if "@" in name}
+    chosen = random.sample(sorted(names), random.randint(0, len(names)))
+    back = [f"{name}@{stands.live_version('view', name).live}" for name in chosen]
+    moved = project.promotes(*(names[name] for name in chosen))
+    assert live_units(moved) == {
+        **live_units(stands),
+        **{name: stored(stands, names[name]) for name in chosen},
+    }
+    if len(moved.feature_sets) < len(stands.feature_sets):
+        return  # a set that waited for another version was given up
+    again = promoted(moved, *back)
+    if live_sets(again) == live_sets(stands):  # else one that began is answered there too
+        assert again == stands
+
+
+def live_sets(deployment: Deployment) -> set[str]:
+    return {one.name for one in deployment.feature_sets if "@" not in one.name}
+
+
+def live_units(deployment: Deployment) -> dict[str, set[str]]:
+    return {name: stored(deployment, name) for name in deployment.views if "@" not in name}
+
+
+def whole_is(deployment: Deployment | None) -> None:
+    """Everything that a deployment names is there, once."""
+    if deployment is None:
+        return
+    assert Deployment.from_json(deployment.to_json()) == deployment
+    for one in deployment.feature_sets:
+        for ref in one.features:
+            deployment.resolve(ref)
+    names = [one.name for one in deployment.feature_sets]
+    assert len(names) == len(set(names))
+    records = [(one.kind, one.name) for one in deployment.live]
+    assert len(records) == len(set(records))
+    views = {(unit.view, type(unit), unit.slice_us) for unit in deployment.units}
+    assert len(views) == len(deployment.units)
+    assert descriptions(deployment)

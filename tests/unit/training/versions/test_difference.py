@@ -71,6 +71,11 @@ def test_what_changed_most_is_shown_first_and_what_is_nothing_is_counted() -> No
     assert (none.rows, none.changed, none.examples) == (0, 0, ())
 
 
+def test_integers_beyond_those_of_doubles_are_compared() -> None:
+    of = difference(table([2**60 + 1], [2**60 + 3], pa.int64()), ["user"], "v", "v@2", "x")
+    assert (of.changed, of.examples[0].now) == (1, 2**60 + 3)
+
+
 def test_a_page_has_a_picture_of_each_feature_of_numbers() -> None:
     columns = (
         difference(table([1, 2, 300], [1, 5, 7], pa.int64()), ["user"], "v", "v@2", "x"),

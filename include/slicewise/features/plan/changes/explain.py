@@ -10,7 +10,7 @@ from typing import Any, Literal
 from slicewise.aggregates.kernel.values import is_text
 from slicewise.codec import SEAL_BYTES
 from slicewise.errors import DefinitionError
-from slicewise.features.naming import base_of, version_of
+from slicewise.features.naming import at_version, base_of, version_of
 from slicewise.features.plan.build import fingerprinted
 from slicewise.features.plan.changes.costs import (
     ANY,
@@ -110,7 +110,12 @@ def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
     if deployed is None:
         deployed = Deployment(new.project, (), (), ())
     unit_changes = [change_of(unit, new, deployed) for unit in new.units]
-    gone = [view for view in deployed.views if new.current_name("view", view) not in new.views]
+    stands = {(base_of(unit.view), unit.version) for unit in new.units}
+    gone = dict.fromkeys(
+        at_version(base_of(unit.view), unit.version) if unit.view in new.views else unit.view
+        for unit in deployed.declared.units
+        if (base_of(unit.view), unit.version) not in stands
+    )
     return (
         *unit_changes,
         *(Change(view, "removed", "no longer served; what it stored is swept") for view in gone),

@@ -16,10 +16,12 @@ from slicewise.errors import DefinitionError
 from slicewise.features import own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.declare.project import Project
+from slicewise.features.naming import at_version, base_of
+from slicewise.features.plan.changes.moving import promoted as promoted
+from slicewise.features.plan.changes.moving import retired as retired
+from slicewise.features.plan.changes.renaming import canonical
 from slicewise.features.plan.changes.schema_change import refusals, reread, succeeded
-from slicewise.features.plan.changes.versions import canonical, versioned
-from slicewise.features.plan.changes.versions import promoted as promoted
-from slicewise.features.plan.changes.versions import retired as retired
+from slicewise.features.plan.changes.versions import versioned
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source, StorageUnit, shared
@@ -36,8 +38,6 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
     if deployed is None:
         return planned
     name = planned.project
-    with_versions = versioned(planned, deployed)
-    planned = with_versions.deployment
     units = tuple(unit for unit in deployed.units if unit.project != name)
     sets = tuple(
         feature_set for feature_set in deployed.feature_sets if feature_set.project != name
@@ -45,11 +45,12 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
     leaderboards = tuple(
         leaderboard for leaderboard in deployed.leaderboards if leaderboard.project != name
     )
-    _refuse_taken("view", planned.views, {unit.view: unit.project for unit in units}, name)
+    # a version of another project's view has its name too
+    _refuse_taken("view", planned.views, {base_of(u.view): u.project for u in units}, name)
     _refuse_taken(
         "feature set",
         [s.name for s in planned.feature_sets],
-        {s.name: s.project for s in sets},
+        {base_of(s.name): s.project for s in sets},
         name,
     )
     _refuse_taken(
@@ -58,6 +59,8 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
         {b.name: b.project for b in leaderboards},
         name,
     )
+    with_versions = versioned(planned, deployed)
+    planned = with_versions.deployment
     sources = _sources(planned, deployed, (*units, *with_versions.carried))
     projects = sorted({name, *(unit.project for unit in units)})
     if len(projects) == 1:
@@ -121,12 +124,12 @@ def _sources(
         if planned_source.dedupe != current.dedupe and current.name in others:
             raise DefinitionError(
                 (
-                    f"source {current.name!r} is deployed with another dedupe, and views of other "
-                    "projects read it"
+                    f"source {current.name!r} is deployed with another dedupe, and views of "
+                    "other projects, or versions that stay, read it"
                 ),
                 where=f"project {planned.project!r}",
                 expected="the source's dedupe as it is deployed",
-                next_step="change it where no other project reads the source",
+                next_step="change it where no other project reads the source, and no version stays",
             )
         own[current.name] = succeeded(planned_source, current)
     kept = tuple(
@@ -156,6 +159,9 @@ def _refuse_change(
         )
     changed = reread(source, current)
     for unit in others:
+        if unit.project == project:
+            _refuse_change_below(source, current, unit, changed)
+            continue
         if source.max_lateness_us > current.max_lateness_us:
             raise DefinitionError(
                 (
@@ -181,6 +187,28 @@ def _refuse_change(
                     "take the column out of those views first, or put one of another name beside it"
                 ),
             )
+
+
+def _refuse_change_below(
+    source: Source, current: Source, unit: StorageUnit, changed: frozenset[str]
+) -> None:
+    """Refuse a schema that a version which stays as it was deployed could not go on with."""
+    lost = sorted(changed & {*unit.reads})
+    longer = source.max_lateness_us > current.max_lateness_us
+    if not lost and not longer:
+        return
+    version = at_version(base_of(unit.view), unit.version)
+    what = f"column {lost[0]!r}" if lost else "max_lateness"
+    raise DefinitionError(
+        f"{what} of source {source.name!r} changes, and {version} stays as it is and reads it",
+        where=f"source {source.name!r}",
+        expected="a source whose columns stay while several versions of a view stand",
+        next_step=(
+            f"retire it first: slicewise retire {version}"
+            if unit.view != base_of(unit.view)
+            else "change the schema first, in an apply of its own, and the view's logic after it"
+        ),
+    )
 
 
 def _refuse_one_topic(planned: Deployment, kept: Iterable[Source]) -> None:
