@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ EXPECTED = {
     "drain_stream",
     "ingest_stream",
     "maintain_iceberg",
+    "promote_view",
     "restart_stream",
     "stop_stream",
     "sweep_expired",
@@ -241,12 +243,20 @@ def test_every_dag_has_tags_and_every_task_an_owner_and_a_timeout(bag: DagBag) -
     }
     assert {task.owner for task in tasks.values()} == {"slicewise"}
     endless = {name for name, task in tasks.items() if task.execution_timeout is None}
-    assert endless == {"ingest_stream.watch"}, "its trigger has a deadline of its own"
+    # their triggers have deadlines of their own
+    assert endless == {"ingest_stream.watch", "promote_view.approve"}
+    assert tasks["promote_view.approve"].response_timeout == timedelta(days=1)
 
 
 def test_what_a_person_alone_triggers_is_never_left_paused(bag: DagBag) -> None:
     by_hand = {dag.dag_id: dag for dag in bag.dags.values() if dag.schedule is None}
-    assert set(by_hand) == {"build_training_set", "drain_stream", "restart_stream", "stop_stream"}
+    assert set(by_hand) == {
+        "build_training_set",
+        "drain_stream",
+        "promote_view",
+        "restart_stream",
+        "stop_stream",
+    }
     assert not [name for name, dag in by_hand.items() if dag.is_paused_upon_creation is not False]
 
 
@@ -263,7 +273,10 @@ def test_every_param_has_a_schema_and_says_what_it_is(bag: DagBag) -> None:
         for name, param in params.items()
         if not param.has_value and "null" not in param.schema["type"]
     }
-    assert required == {f"build_training_set.{name}" for name in ("spine", "features", "out")}
+    assert required == {
+        *(f"build_training_set.{name}" for name in ("spine", "features", "out")),
+        "promote_view.version",
+    }
 
 
 def test_a_required_param_that_is_empty_is_refused_before_the_run(bag: DagBag) -> None:

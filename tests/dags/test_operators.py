@@ -28,6 +28,7 @@ from slicewise_airflow.check import CheckJob, GateClosed, RecomputeJob, require_
 from slicewise_airflow.commands import JobRefused, run_command
 from slicewise_airflow.spark import SparkJob
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
+from slicewise_airflow.versions import promoting
 
 from slicewise.errors import DefinitionError, ServerError, SettingsError, StoreUnavailable
 from slicewise.features import own
@@ -258,6 +259,37 @@ def test_a_command_returns_its_report(program: Any) -> None:
     given = program("slicewise", 'working\n{"scanned": 3}')
     assert run_command("sweep", "--json") == {"scanned": 3}
     assert given.read_text().split() == ["sweep", "--json"]
+
+
+def test_a_version_is_compared_and_promoted_in_the_name_of_who_approves(program: Any) -> None:
+    column = {"column": "n_1h", "equal": 1, "changed": 1_200, "index": 0.25}
+    report = {
+        "then": "by_card",
+        "now": "by_card@2",
+        "rows": 1_201,
+        "columns": [{**column, "column": "same_1h", "changed": 0}, column],
+        "gone": ["old_1h"],
+        "added": [],
+        "retyped": [],
+    }
+    given = program("slicewise", json.dumps(report))
+    of_run = context(version="shops@3, by_card@2")
+    outcome = promoting.compared(of_run)
+    assert given.read_text().split()[:2] == ["diff", "by_card@2"]
+    assert given.read_text().split()[-1].endswith("/reports/versions/by_card@2.html")
+    assert "**by_card and by_card@2**, 1,201 entities" in outcome["text"]
+    assert outcome["text"].index("n_1h") < outcome["text"].index("same_1h"), "what changed first"
+    assert "Without: old_1h." in outcome["text"]
+    assert outcome["pages"] == [
+        f"/slicewise/reports/versions/{n}" for n in ("shops@3", "by_card@2")
+    ]
+    answer = {"responded_by_user": {"name": "ann"}}
+    of_run["ti"] = SimpleNamespace(xcom_pull=lambda **_: answer)
+    promoting.promoted(of_run)
+    assert given.read_text().split() == [
+        *("promote", "shops@3", "by_card@2"),
+        *("--by", "ann", "--json"),
+    ]
 
 
 def test_a_command_that_fails_says_its_last_words(program: Any) -> None:

@@ -124,6 +124,17 @@ def test_the_report_of_a_run_is_served_as_it_was_written_and_listed(client: Test
     assert "latest" not in listed
 
 
+def test_the_page_of_a_version_is_served_as_it_was_written(client: TestClient) -> None:
+    folder = history.versions(Settings.load())
+    folder.mkdir(parents=True)
+    (folder / "by_card@2.html").write_text("<h1>by_card and by_card@2</h1>", encoding="utf-8")
+    shown = client.get("/reports/versions/by_card@2")
+    assert (shown.status_code, shown.text) == (200, "<h1>by_card and by_card@2</h1>")
+    assert "default-src 'none'" in shown.headers["content-security-policy"]
+    for name in ("by_card@3", "by_card", "..%2Fcheck%2Fx@2", "by_card@2.html"):
+        assert client.get(f"/reports/versions/{name}").status_code == 404, name
+
+
 def test_a_report_that_is_gone_says_so(client: TestClient) -> None:
     answer = client.get(f"/reports/checks/{RUN}")
     assert answer.status_code == 404

@@ -174,6 +174,19 @@ def drain_arguments(run: Run) -> tuple[str, ...]:
     return ("drain", "--wait-s", str(wait_s), "--no-stop")
 
 
+def versions_of(run: Run) -> tuple[str, ...]:
+    """Versions of views that a run is about, as `slicewise promote` takes them."""
+    names = [name.strip() for name in str(run.params.get("version") or "").split(",")]
+    if not all(names):
+        raise BadRequest(
+            "no version is named",
+            where="params of promote_view",
+            expected="a version, as by_card@2; several with commas",
+            next_step="trigger the run with this param",
+        )
+    return tuple(names)
+
+
 def dataset_arguments(run: Run) -> tuple[str, ...]:
     """Arguments of `slicewise dataset build`."""
     missing = [name for name in ("spine", "features", "out") if not run.params.get(name)]

@@ -33,6 +33,11 @@ def checks(settings: Settings) -> Path:
     return settings.state_dir / "reports" / "check"
 
 
+def versions(settings: Settings) -> Path:
+    """Folder of the pages on which versions of views were compared."""
+    return settings.state_dir / "reports" / "versions"
+
+
 def keep(settings: Settings, entry: Entry | None) -> None:
     """Appends an entry. Where that fails nothing else does: a warning says so. The state folder
     stands: one that is made without its sign would be somebody else's."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -30,6 +31,7 @@ from slicewise_airflow.reports.drawing import drawn
 
 CHECK = re.compile(r"check-(\d{8}T\d{6}Z)-([A-Za-z0-9][A-Za-z0-9_.-]{0,99})", re.ASCII)
 """Names of a check's reports: when it began, and the name of its run."""
+VERSION = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}@[1-9][0-9]{0,8}", re.ASCII)
 MOST_RUNS = 500
 KEPT_PARTS = 120
 """A page is good for this part of its steps, 30 s of one whose steps are hours: many who open it
@@ -121,29 +123,45 @@ def checks_page() -> tuple[str, int]:
 
 def check_page(run: str) -> tuple[str, int]:
     """The report of a run of the check, as the check wrote it, and the status."""
-    below = 1 + run.count("/")
+    named = "A report is named check-<when it began>-<its run>, as the list has them."
+    gone = "The figures of its run may still be in ops.checks."
+    return _written(history.checks, run, CHECK, named, gone)
+
+
+def version_page(name: str) -> tuple[str, int]:
+    """The page on which a version of a view was compared, as `promote_view` left it, and the
+    status."""
+    named = "A page is named after the version that was compared, as by_card@2."
+    return _written(history.versions, name, VERSION, named, "slicewise diff --html makes it anew.")
+
+
+def _written(
+    folder_of: Callable[[Settings], Path], name: str, form: re.Pattern[str], named: str, gone: str
+) -> tuple[str, int]:
+    """A file of the state folder, as it was written, and the status. named: what its names are;
+    gone: what is left of one that is not there."""
+    below = 1 + name.count("/")
     try:
-        folder = history.checks(Settings.load())
+        folder = folder_of(Settings.load())
     except SettingsError as error:
         return _words("The reports cannot be read", error.what, error.next_step, below), 503
-    file = folder / f"{run}.html"
-    if not CHECK.fullmatch(run):
-        what = "A report is named check-<when it began>-<its run>, as the list has them."
-        return _words("No report has this name", what, "see the list", below), 404
+    file = folder / f"{name}.html"
+    if not form.fullmatch(name):
+        return _words("No report has this name", named, "see the list", below), 404
     try:
         if file.is_symlink():
             raise FileNotFoundError(file)
         return file.read_text(encoding="utf-8"), 200
     except (FileNotFoundError, NotADirectoryError):
         what = (
-            f"The report {run} is gone, or never was here: reports stand beside the platform's "
-            "state, and go with it. The figures of its run may still be in ops.checks."
+            f"The report {name} is gone, or never was here: reports stand beside the platform's "
+            f"state, and go with it. {gone}"
         )
         return _words(
             "The report is gone", what, "see the list of those that are there", below
         ), 404
     except (OSError, UnicodeDecodeError) as error:
-        what = f"The report {run} cannot be read: {type(error).__name__}."
+        what = f"The report {name} cannot be read: {type(error).__name__}."
         return _words("The report cannot be read", what, "look at its file's rights", below), 503
 
 

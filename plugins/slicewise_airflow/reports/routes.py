@@ -53,6 +53,12 @@ def add_routes(app: FastAPI, signed_in: Sequence[Any], reading: Sequence[Any]) -
 
         return await _html(check_page, run)
 
+    @app.get("/reports/versions/{name}", response_class=HTMLResponse, dependencies=list(reading))
+    async def version(name: str) -> HTMLResponse:
+        from slicewise_airflow.reports.page import version_page
+
+        return await _html(version_page, name)
+
 
 async def _html(page: Any, *arguments: object) -> HTMLResponse:
     text, status = await asyncio.to_thread(page, *arguments)

@@ -52,6 +52,7 @@ DAGS = {
     "drain_stream",
     "ingest_stream",
     "maintain_iceberg",
+    "promote_view",
     "restart_stream",
     "stop_stream",
     "sweep_expired",

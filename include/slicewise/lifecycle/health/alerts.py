@@ -68,6 +68,7 @@ ANCHORS: Mapping[str, str] = {
     "check_expectations": "expectations-could-not-be-judged",
     "check_open_hour": "the-open-hour-was-not-looked-at",
     "build_training_set": "a-training-set-fails",
+    "promote_view": "a-version-is-not-promoted",
 }
 
 
@@ -84,12 +85,14 @@ NEXT: Mapping[str, str] = {
     "check_expectations": "read the task's log, then trigger it again with the hour",
     "check_open_hour": "read the task's log; the hour is checked after its compaction anyway",
     "build_training_set": "mend what the error names, then trigger it again",
+    "promote_view": "mend what the error names, then trigger it again; nothing was promoted",
 }
 """DAG -> what to do first about a task of it that failed."""
 _CRITICAL_DAGS = ("ingest_stream",)
 BY_HAND = (
     "build_training_set",
     "drain_stream",
+    "promote_view",
     "restart_stream",
     "stop_stream",
 )
