@@ -59,6 +59,9 @@ DAGS = {
 }
 
 
+LONG = 'source=plays, where="seconds >= 0"'
+
+
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
     """The channel that alerts of the platform go to."""
@@ -348,6 +351,37 @@ def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> Non
         unit for unit in read_status(platform.settings.redis_url).units if unit["view"] == "songs"
     ]
     assert [unit["storage_fingerprint"] in metadata.ready for unit in units] == [True]
+
+
+def test_a_version_is_promoted_once_a_person_approves(platform: AirflowStack) -> None:
+    assert platform.compacted
+    platform.define(PROJECT + SECOND_VIEW.replace("source=plays", LONG))
+    platform.cli("apply", timeout_s=PATIENCE_S)
+    run = platform.api.trigger("promote_view", conf={"version": "songs@2"})
+
+    def waits() -> str | None:
+        states = platform.api.task_states(run)
+        return None if states["approve"] == "awaiting_input" else f"{states}"
+
+    platform.wait(waits, "the approval", PATIENCE_S)
+    compared: Any = platform.api.xcom(run, "compare")
+    assert "**songs and songs@2**" in compared["text"]
+    page = platform.settings.state_dir / "reports" / "versions" / "songs@2.html"
+    assert "songs and songs@2" in page.read_text()
+    where = f"/api/v2/dags/promote_view/dagRuns/{run.run_id}/taskInstances/approve/-1"
+    answer = {"chosen_options": ["Approve"], "params_input": {}}
+    # a person takes longer: Airflow 3.3 fails a task that is answered before its executor has
+    # reported that it was parked
+    time.sleep(10)
+    platform.api._http.send("PATCH", f"{where}/hitlDetails", json=answer)
+    ended = platform.api.wait(run, timeout_s=PATIENCE_S)
+    assert ended.well, platform.api.task_states(run)
+    history = platform.cli("history", "--limit", "1", "--json")
+    assert '"how": "promote"' in history.stdout
+    # all that follows is about the view as it was
+    platform.define(PROJECT + SECOND_VIEW)
+    platform.cli("promote", "songs@1")
+    platform.cli("retire", "songs@2")
 
 
 def test_the_sweep_finds_a_key_without_expiry_and_sets_it_right(platform: AirflowStack) -> None:
