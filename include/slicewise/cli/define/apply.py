@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.bars import bars
     from slicewise.cli.building import build
     from slicewise.cli.by_view import view_changes
-    from slicewise.cli.costing import COST_HEAD, cost_rows, costs_of
+    from slicewise.cli.define._costing import COST_HEAD, cost_rows, costs_of
     from slicewise.cli.define.check import law_checks
     from slicewise.cli.table import print_table
     from slicewise.errors import DefinitionError

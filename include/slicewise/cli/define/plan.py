@@ -68,7 +68,7 @@ def _rate(text: str) -> float:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.by_view import view_changes
-    from slicewise.cli.costing import COST_HEAD, cost_rows, costs_of
+    from slicewise.cli.define._costing import COST_HEAD, cost_rows, costs_of
     from slicewise.cli.define.check import definitions_of
     from slicewise.features.plan.changes.explain import (
         SIZES,

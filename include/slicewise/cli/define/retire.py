@@ -15,16 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 
+from slicewise.cli.deploying import add_deploying, deployed
 from slicewise.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("version", nargs="+", help="names of versions, as by_card@1")
-    parser.add_argument("--plan", action="store_true", help="show the plan, and change nothing")
-    parser.add_argument(
-        "--by", default="", metavar="NAME", help="who does so, for slicewise history (default: you)"
-    )
-    parser.add_argument("--json", action="store_true", help="print the outcome for programs")
+    add_deploying(parser)
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -38,23 +35,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             print(line, flush=True)
 
     names = list(dict.fromkeys(arguments.version))
-    connect = deploy.looked_at if arguments.plan else deploy.connected
-    with connect(settings) as store:
-        stored = deploy.current(store)
+    with deployed(settings, plan=arguments.plan) as (store, stored):
         now, version = deploy.require_units(stored), stored.metadata.deployment_version
         after = retired(now, names)
+        kept = {unit.storage_fingerprint for unit in after.units}
+        gone = [u.storage_fingerprint for u in now.sliced if u.storage_fingerprint not in kept]
+        # before anything is written: of an archive that is away nothing would be dropped later
+        catalog = open_catalog(settings)
+        tables = [unit for unit in gone if slices.load(catalog, unit) is not None]
         if not arguments.plan:
             metadata = deploy.deploy(settings, store, after, version, by=arguments.by, how="retire")
             version = metadata.deployment_version
-    kept = {unit.storage_fingerprint for unit in after.units}
-    gone = [unit for unit in now.sliced if unit.storage_fingerprint not in kept]
-    catalog = open_catalog(settings)
-    tables: list[str] = []
-    for unit in gone:
-        exists = slices.load(catalog, unit.storage_fingerprint) is not None
-        if exists and not arguments.plan:
-            slices.drop(catalog, unit.storage_fingerprint)
-        tables += [unit.storage_fingerprint] * exists
+            for unit in tables:
+                slices.drop(catalog, unit)
     for name in names:
         notify(f"{'would go' if arguments.plan else 'retired'}  {name}")
     notify(f"{len(tables)} tables of compacted hours; sweep_expired frees the keys")

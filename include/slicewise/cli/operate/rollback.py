@@ -17,6 +17,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from slicewise.cli.deploying import add_deploying, deployed
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,12 +28,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--plan", action="store_true", help="show the plan, and change nothing")
     parser.add_argument("--version", type=int, help="the deployment version that is to be undone")
-    parser.add_argument(
-        "--by", default="", metavar="NAME", help="who does so, for slicewise history (default: you)"
-    )
-    parser.add_argument("--json", action="store_true", help="print the outcome for programs")
+    add_deploying(parser)
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -50,9 +47,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             print(line, flush=True)
 
     kept = supervisor.deployments(settings)
-    connect = deploy.looked_at if arguments.plan else deploy.connected
-    with connect(settings) as store:
-        stored = deploy.current(store)
+    with deployed(settings, plan=arguments.plan) as (store, stored):
         now, version = deploy.require_units(stored), stored.metadata.deployment_version
         if arguments.version not in (None, version):
             raise DeploymentSuperseded(

@@ -252,7 +252,8 @@ class Deployment:
         return views
 
     @cached_property
-    def _features(self) -> Mapping[str, tuple[StorageUnit, PlannedFeature]]:
+    def features(self) -> Mapping[str, tuple[StorageUnit, PlannedFeature]]:
+        """All features, each with its unit, by "view:column" of the names that stand."""
         return {
             f"{unit.view}:{feature.column}": (unit, feature)
             for unit in self.units
@@ -345,10 +346,10 @@ class Deployment:
 
     def resolve(self, ref: str) -> tuple[StorageUnit, PlannedFeature]:
         """The unit and feature of "view:column"; UnknownName with near names if there is none."""
-        feature = self._features.get(ref)
+        feature = self.features.get(ref)
         if feature is None:
             view, separator, column = ref.partition(":")
-            feature = self._features.get(f"{self.current_name('view', view)}:{column}")
+            feature = self.features.get(f"{self.current_name('view', view)}:{column}")
         if feature is None:
             if not separator:
                 raise UnknownName(

@@ -292,6 +292,12 @@ StorageUnit = SliceUnit | ListUnit
 """Features of a view that are stored together: as slices, or as an event list."""
 
 
+def nearest(unit: StorageUnit, others: Iterable[StorageUnit]) -> StorageUnit | None:
+    """The unit of the same kind whose slice is nearest; None where none is of its kind."""
+    alike = [other for other in others if type(other) is type(unit)]
+    return min(alike, key=lambda other: abs(other.slice_us - unit.slice_us), default=None)
+
+
 def shared(units: Iterable[StorageUnit]) -> tuple[StorageUnit, ...]:
     """The same units; those of one list keep what all of them need."""
     units = tuple(units)

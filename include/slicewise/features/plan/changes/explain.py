@@ -35,7 +35,14 @@ from slicewise.features.plan.changes.history import versions as versions
 from slicewise.features.plan.changes.reads import WindowReads, window_reads
 from slicewise.features.plan.changes.schema_change import refusals, reread, schema_changes
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import ListUnit, SliceUnit, Source, StorageUnit, offsets_to_json
+from slicewise.features.plan.unit import (
+    ListUnit,
+    SliceUnit,
+    Source,
+    StorageUnit,
+    nearest,
+    offsets_to_json,
+)
 from slicewise.features.schema.types import arrow_type
 from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.durations import format_duration, format_span
@@ -105,7 +112,7 @@ def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
     """Tells what deploying `new` does to every view and unit, removed views included.
 
     A unit that changes under the name of a deployed view is refused: its partials could not answer
-    what is deployed, and both cannot stand under one name yet.
+    what is deployed. `joined` makes it one of the view's next version.
     """
     if deployed is None:
         deployed = Deployment(new.project, (), (), ())
@@ -233,13 +240,11 @@ def change_of(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Chang
     if fingerprint in old:
         return _over_what_is_stored(unit, old[fingerprint], new, deployed)
     # an event list beside slices, or slices beside a list, change nothing of what stands
-    others = list(deployed.view(view)) if view in deployed.views else []
-    others = [other for other in others if type(other) is type(unit)]
-    if others:
-        nearest = min(others, key=lambda other: abs(other.slice_us - unit.slice_us))
-        reason = "; ".join(differences(unit, source, nearest, deployed.source(nearest.source)))
+    other = nearest(unit, deployed.view(view) if view in deployed.views else ())
+    if other is not None:
+        reason = "; ".join(differences(unit, source, other, deployed.source(other.source)))
         if then is not None and (
-            read := sorted(reread(source, then) & {*unit.reads, *nearest.reads})
+            read := sorted(reread(source, then) & {*unit.reads, *other.reads})
         ):
             what = (
                 f"the source's {', '.join(read)} changed: built again from the archive, 503 until "
@@ -257,17 +262,15 @@ def change_of(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Chang
 def _beside(unit: StorageUnit, source: Source, deployed: Deployment) -> str:
     """A new version of a view in words: what it stands beside, and what differs."""
     live = base_of(unit.view)
-    units = deployed.view(live) if live in deployed.views else ()
-    alike = [other for other in units if type(other) is type(unit)]
-    if not alike:
+    other = nearest(unit, deployed.view(live) if live in deployed.views else ())
+    if other is None:
         return f"beside {live}, which answers as before"
-    nearest = min(alike, key=lambda other: abs(other.slice_us - unit.slice_us))
-    same = fingerprinted(replace(unit, view=nearest.view, version=nearest.version), source)
+    same = fingerprinted(replace(unit, view=other.view, version=other.version), source)
     reasons: list[str] = []
-    if same.storage_fingerprint != nearest.storage_fingerprint:
-        reasons += differences(same, source, nearest, deployed.source(nearest.source))
-    if unit.retention_us > nearest.retention_us:
-        kept, kept_then = format_span(unit.retention_us), format_span(nearest.retention_us)
+    if same.storage_fingerprint != other.storage_fingerprint:
+        reasons += differences(same, source, other, deployed.source(other.source))
+    if unit.retention_us > other.retention_us:
+        kept, kept_then = format_span(unit.retention_us), format_span(other.retention_us)
         reasons.append(f"it keeps {kept}, was {kept_then}")
     return f"beside {live}, which answers as before: {'; '.join(reasons) or 'it has other levels'}"
 

@@ -20,6 +20,7 @@ from slicewise.features.plan.unit import (
     PlannedFeature,
     Source,
     StorageUnit,
+    nearest,
     plain,
     source_to_json,
 )
@@ -321,11 +322,9 @@ def _of_view(name: str, now: Deployment, then: Deployment) -> Iterator[str]:
                 yield f"{column} is {text}, was {text_then}"
     for unit in units:
         alike = [other for other in units_then if type(other) is type(unit)]
-        if alike and unit.storage_fingerprint not in {o.storage_fingerprint for o in alike}:
-            nearest = min(alike, key=lambda other: abs(other.slice_us - unit.slice_us))
-            yield from differences(
-                unit, now.source(unit.source), nearest, then.source(nearest.source)
-            )
+        other = nearest(unit, alike)
+        if other and unit.storage_fingerprint not in {o.storage_fingerprint for o in alike}:
+            yield from differences(unit, now.source(unit.source), other, then.source(other.source))
     published = {unit.emission for unit in units}, {unit.emission for unit in units_then}
     if published[0] != published[1]:
         yield "where it is published changed"

@@ -156,8 +156,7 @@ class _MovedSet:
             view, _, column = ref.partition(":")
             if view not in self._ends:
                 continue
-            units = self._after.view(view)
-            now = {f.column: f for unit in units for f in unit.features}.get(column)
+            _, now = self._after.features.get(ref, (None, None))
             before = self._deployment.resolve(ref)[1].aggregate.output_type
             if now is not None and now.aggregate.output_type == before:
                 continue

@@ -96,23 +96,17 @@ def _is_live(
     they do."""
     if not views_of(one) & moved.keys() or then == one:
         return True
-    columns = {
-        f"{unit.view}:{feature.column}": feature.aggregate.output_type
-        for unit in result.units
-        for feature in unit.features
-    }
+    now, wanted = result.features, planned.features
     return all(
-        columns.get(ref) == planned.resolve(ref)[1].aggregate.output_type for ref in one.features
+        ref in now and now[ref][1].aggregate.output_type == wanted[ref][1].aggregate.output_type
+        for ref in one.features
     )
 
 
 def _refuse_unanswered(live: PlannedSet, result: Deployment) -> None:
     if is_answered(live, result):
         return
-    columns = {
-        f"{unit.view}:{feature.column}" for unit in result.units for feature in unit.features
-    }
-    lost = ", ".join(ref for ref in live.features if ref not in columns)
+    lost = ", ".join(ref for ref in live.features if ref not in result.features)
     raise DefinitionError(
         f"feature set {live.name!r} reads {lost} until its new version is live, and it is removed",
         where=f"feature set {live.name!r}",

@@ -10,7 +10,7 @@ from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
 from slicewise.features.plan.changes.explain import NUMBER, Change, row_bytes
 from slicewise.features.plan.deployment import Deployment, base_of
-from slicewise.features.plan.unit import ListUnit, StorageUnit
+from slicewise.features.plan.unit import ListUnit, StorageUnit, nearest
 from slicewise.settings import Settings
 from slicewise.windows.durations import HOUR_US
 
@@ -102,8 +102,8 @@ def _cost(
     measured = False
     for unit in units:
         kept_from = 0 if unit.lifetime else (now_us - unit.retention_us) // HOUR_US
-        own = [hour for hour in of_source if hour >= kept_from]
-        hours |= {*own}
+        own = {hour for hour in of_source if hour >= kept_from}
+        hours |= own
         events += sum(of_source[hour] for hour in own)
         table = _table_of_live(unit, catalog, running)
         if table is not None and own:
@@ -129,11 +129,8 @@ def _table_of_live(unit: StorageUnit, catalog: Catalog, running: Deployment) -> 
     live = base_of(unit.view)
     if isinstance(unit, ListUnit) or live not in running.views:
         return None
-    alike = [other for other in running.view(live) if not isinstance(other, ListUnit)]
-    if not alike:
-        return None
-    nearest = min(alike, key=lambda other: abs(other.slice_us - unit.slice_us))
-    return slices.load(catalog, nearest.storage_fingerprint)
+    other = nearest(unit, running.view(live))
+    return None if other is None else slices.load(catalog, other.storage_fingerprint)
 
 
 def cost_rows(costs: Sequence[BuildCost]) -> list[tuple[str, ...]]:
