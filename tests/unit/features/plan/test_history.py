@@ -12,18 +12,8 @@ from slicewise.features.plan.changes.history import Stood, changed, versions
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
+from tests.unit.features.plan.listening import COUNTS, SOURCE, SUMS, feature_set
 
-SOURCE = """
-import slicewise as sw
-
-plays = sw.KafkaSource(
-    "plays",
-    schema={"user_id": "string", "seconds": "double", "played_at": "timestamp_us"},
-    timestamp="played_at",
-)
-"""
-COUNTS = 'sw.Feature("plays", sw.count(), windows=["1h"])'
-SUMS = 'sw.Feature("seconds", sw.sum("seconds"), windows=["1h"])'
 MEANS = 'sw.Feature("seconds", sw.mean("seconds"), windows=["1h"])'
 DAYS = 'sw.Feature("plays", sw.count(), windows=["1h", "1d"])'
 
@@ -34,10 +24,6 @@ def view(*features: str, owner: str = "", name: str = "listening") -> str:
         f'{name} = sw.FeatureView("{name}", source=plays, entity=["user_id"], {owned}'
         f"features=[{', '.join(features)}])\n"
     )
-
-
-def feature_set(*refs: str) -> str:
-    return f'model = sw.FeatureSet("model", features={list(refs)!r})\n'
 
 
 @pytest.fixture

@@ -23,18 +23,8 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from tests.support.inputs.seeds import seeds
+from tests.unit.features.plan.listening import COUNTS, SOURCE, SUMS, feature_set
 
-SOURCE = """
-import slicewise as sw
-
-plays = sw.KafkaSource(
-    "plays",
-    schema={"user_id": "string", "seconds": "double", "played_at": "timestamp_us"},
-    timestamp="played_at",
-)
-"""
-COUNTS = 'sw.Feature("plays", sw.count(), windows=["1h"])'
-SUMS = 'sw.Feature("seconds", sw.sum("seconds"), windows=["1h"])'
 EXACT = 'sw.Feature("recent", sw.count(), windows=[sw.exact_range("10m")])'
 
 
@@ -44,10 +34,6 @@ def view(*features: str, where: str = "", name: str = "listening", more: str = "
         f'{name} = sw.FeatureView("{name}", source=plays, entity=["user_id"], {chosen}{more}'
         f"features=[{', '.join(features)}])\n"
     )
-
-
-def feature_set(*refs: str) -> str:
-    return f'model = sw.FeatureSet("model", features={list(refs)!r})\n'
 
 
 BEST = 'best = sw.Leaderboard("best", view=listening, by="plays_1h", k=3, every="5m")\n'
@@ -354,7 +340,8 @@ def test_a_version_that_is_not_live_publishes_nothing(project: Project) -> None:
     assert emitted_views(second, "plays") == emitted_views(first, "plays")
     assert published(second) == published(first)
     (after,) = emitted_views(project.promotes("listening@2"), "plays")
-    assert (after.view, after.units) == ("listening", project.stands.view("listening"))  # type: ignore[union-attr]
+    assert project.stands is not None
+    assert (after.view, after.units) == ("listening", project.stands.view("listening"))
 
 
 VIEWS = (
