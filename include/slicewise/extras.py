@@ -10,7 +10,9 @@ from slicewise.errors import MissingExtra
 PACKAGES: dict[str, frozenset[str]] = {
     "client": frozenset({"httpx"}),
     "serving": frozenset({"hiredis", "msgspec", "prometheus_client", "redis", "uvicorn", "uvloop"}),
-    "training": frozenset({"confluent_kafka", "hiredis", "pandas", "pyiceberg", "redis"}),
+    "training": frozenset(
+        {"confluent_kafka", "hiredis", "pandas", "pyiceberg", "redis", "sqlalchemy"}
+    ),
     "spark": frozenset(
         {
             *(
@@ -22,7 +24,7 @@ PACKAGES: dict[str, frozenset[str]] = {
                 "pandas",
                 "prometheus_client",
             ),
-            *("py4j", "pyiceberg", "pyspark", "redis"),
+            *("py4j", "pyiceberg", "pyspark", "redis", "sqlalchemy"),
         }
     ),
     "airflow": frozenset(
@@ -40,7 +42,7 @@ PACKAGES: dict[str, frozenset[str]] = {
                 "prometheus_client",
                 "psutil",
             ),
-            *("pyiceberg", "redis", "rich", "uvicorn", "uvloop"),
+            *("pyiceberg", "redis", "sqlalchemy", "rich", "uvicorn", "uvloop"),
         }
     ),
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.lifecycle.healing.record import PART, Healing, Job
@@ -15,7 +17,7 @@ from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis.status import read_part, record_part
 from slicewise.stores.recovery.beginning import beginnings
-from tests.integration.local.deployed_project import PLAYS, VIEW, Platform
+from tests.integration.local.deployed_project import MORE, PLAYS, VIEW, Platform
 
 LONG = PLAYS.replace('entity=["user_id"]', 'entity=["user_id"], where="seconds > 30"')
 SET = 'model = sw.FeatureSet("model", features=["listening:plays_1h"])\n'
@@ -138,3 +140,20 @@ def test_tables_of_compacted_hours_go_with_the_version(platform: Platform) -> No
     assert code == 0, printed
     assert json.loads(printed)["tables"] == [unit.storage_fingerprint]
     assert catalog.list_tables("slices") == []
+
+
+def test_where_the_archive_is_away_nothing_is_retired(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform.deploys(PLAYS)
+    applied(platform, LONG)
+    stands = platform.stands
+    monkeypatch.setenv("SLICEWISE_CATALOG_URI", "postgresql+psycopg2://127.0.0.1:1/none")
+    code, printed = platform.runs("retire", "listening@2")
+    assert (code, platform.stands) == (1, stands), printed
+    assert "the archive's catalog does not answer" in printed
+    # a plan says so, and all else that it says
+    platform.writes(PLAYS, MORE)
+    code, printed = platform.runs("plan")
+    assert code == 0, printed
+    assert "what a build costs is not known: the archive's catalog does not answer" in printed

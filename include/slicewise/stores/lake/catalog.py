@@ -12,9 +12,10 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import DecimalType, IcebergType
+from sqlalchemy.exc import OperationalError
 
-from slicewise.errors import DefinitionError
-from slicewise.settings import Settings
+from slicewise.errors import DefinitionError, StoreUnavailable
+from slicewise.settings import Settings, redacted
 from slicewise.stores.lake.schemas import NAMESPACES, Table
 
 __all__ = ["Catalog", "IcebergTable", "ensure", "open_catalog", "tables"]
@@ -24,12 +25,22 @@ Catalog = SqlCatalog
 
 
 def open_catalog(settings: Settings) -> SqlCatalog:
-    """The platform's catalog; its namespaces exist afterwards."""
+    """The platform's catalog; its namespaces exist afterwards. Raises StoreUnavailable where its
+    database does not answer."""
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    catalog = SqlCatalog(
-        settings.catalog_name, uri=settings.catalog_uri, warehouse=settings.warehouse
-    )
-    missing = {(namespace,) for namespace in NAMESPACES} - set(catalog.list_namespaces())
+    try:
+        catalog = SqlCatalog(
+            settings.catalog_name, uri=settings.catalog_uri, warehouse=settings.warehouse
+        )
+        stand = set(catalog.list_namespaces())
+    except OperationalError as error:
+        raise StoreUnavailable(
+            f"the archive's catalog does not answer: {error.orig}".strip(),
+            where=redacted(settings.catalog_uri),
+            expected="the database that SLICEWISE_CATALOG_URI names",
+            next_step="bring it back, or correct the setting; then try again",
+        ) from error
+    missing = {(namespace,) for namespace in NAMESPACES} - stand
     for namespace in sorted(missing):
         try:
             catalog.create_namespace(namespace)
