@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 ROOT := $(CURDIR)
-PYTHON ?= $(shell for p in python3.11 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.11.*/bin/python3.11; do "$$p" -c '' 2>/dev/null && command -v "$$p" && break; done)
+PYTHON ?= $(shell for p in python3.11 "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.11.*/bin/python3.11; do "$$p" -c 'import sys; print(sys._base_executable)' 2>/dev/null && break; done)
 UV := .venvs/tools/bin/uv
 PY := .venvs/platform/bin/python
 SLICEWISE := .venvs/platform/bin/slicewise

@@ -3,6 +3,7 @@
 Trigger with a spine (a Parquet, Feather or CSV file with the entity columns and `at`), features (a
 feature set, or `view:column` separated by commas) and where to write. Every value is the one that a
 prediction at that moment would have got; the manifest beside the file rebuilds the same bytes.
+`knowledge` says what a row may know; `known_at` and `as_of_definition` take the set back to a day.
 
 Where the spine asks for more than is archived, the task archives the log first, by the job that
 `compact_slices` begins with, and tells how far it is. Turn `archive` off to have such a run fail
@@ -42,8 +43,21 @@ with DAG(
         "knowledge": Param(
             "event_time",
             type="string",
-            enum=["event_time", "token"],
-            description="what was known",
+            enum=["event_time", "token", "arrival"],
+            description=(
+                "what was known: all that is now (event_time), what an answer contained (token), "
+                "what was applied by each row's instant (arrival)"
+            ),
+        ),
+        "known_at": Param(
+            "",
+            type="string",
+            description="an instant with a zone: all rows know what was applied by then; empty: no",
+        ),
+        "as_of_definition": Param(
+            "",
+            type="string",
+            description="an instant with a zone: by the definitions that stood then; empty: today's",
         ),
         "out": Param(type="string", minLength=1, description="Parquet or CSV file to write"),
         "gate": Param(

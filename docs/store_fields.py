@@ -28,6 +28,7 @@ OF_HASHES = {
     Where.IDS: "field of `ids`",
     Where.PUBLISHED: "field of `swapped`",
     Where.VECTORS: "field of `covers`",
+    Where.ENTERED: "field of `entered`",
     Where.LEADERBOARD: "field of `board`",
     Where.METADATA: "field of `marks`",
 }

@@ -24,7 +24,10 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.local import deploy
 from slicewise.local.servers import stream
 from slicewise.offsets.token import decode_all
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.stores.lake.committed import committed_between
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.e2e.compare import Count, compare, spine
@@ -214,8 +217,11 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(
 
     # --- and training by the tokens of these answers gives the same bytes
     # archives up to now: the tokens' offset vectors are reached
+    time.sleep(2.0)  # the stream has entered by then how far it is
+    caught_up = now_us()
     platform.job("compact", "--hour", hour_text(1))
     total += check_training(platform, deployment, tmp_path, rows)
+    total += check_arrival(platform, deployment, tmp_path, caught_up)
     total += check_published(platform, deployment, TOPIC, tmp_path)
     events, bad = raw_events(platform)
     assert (len(events), bad) == (18_600, 65)
@@ -271,3 +277,29 @@ def check_training(
     )
     assert not count.wrong, "\n".join(count.wrong[:20])
     return count.compared
+
+
+def check_arrival(platform: Stack, deployment: Deployment, folder: Path, caught_up_us: int) -> int:
+    """Entries of how far the stream was, through crashes and losses, never say more than it had
+    applied; once it has caught up, a set by arrival is the one by event time."""
+    with platform.store() as store:
+        catalog = open_catalog(platform.settings)
+        entries = committed_between(catalog, store, TOPIC, 0, caught_up_us).sort_by("at_us")
+    vectors = [OffsetVector.unpack(raw) for raw in entries["packed"].to_pylist()]
+    committed = metadata(platform).committed
+    assert len(set(vectors)) > 10
+    assert all(committed.dominates(one) for one in vectors)
+    assert max(entries["at_us"].to_pylist()) > caught_up_us - 120_000_000
+    unit = next(unit for unit in deployment.units if unit.view == "by_card")
+    given = folder / "arrival.spine.csv"
+    given.write_text("card,at\n" + "".join(f"{card},{caught_up_us}\n" for card in CARDS))
+    refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
+    tables = []
+    for knowledge in ("event_time", "arrival"):
+        out = folder / f"{knowledge}.parquet"
+        arguments = ("--spine", str(given), "--features", *refs, "--knowledge", knowledge)
+        platform.cli("dataset", "build", *arguments, "--no-archive", "--out", str(out))
+        tables.append(pq.read_table(out))
+    assert tables[0].equals(tables[1])
+    print(f"training by arrival: {len(entries)} entries, {tables[0].num_rows * len(refs)} values")
+    return int(tables[0].num_rows * len(refs))

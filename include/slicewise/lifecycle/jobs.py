@@ -203,6 +203,12 @@ def dataset_arguments(run: Run) -> tuple[str, ...]:
     knowledge = str(run.params.get("knowledge") or "event_time")
     arguments = ["--spine", str(run.params["spine"]), "--features", str(run.params["features"])]
     refusing = () if run.params.get("archive", True) else ("--no-archive",)
+    instants = [
+        part
+        for name in ("known_at", "as_of_definition")
+        if run.params.get(name)
+        for part in (f"--{name.replace('_', '-')}", str(run.params[name]))
+    ]
     return (
         *arguments,
         "--knowledge",
@@ -210,6 +216,7 @@ def dataset_arguments(run: Run) -> tuple[str, ...]:
         "--out",
         str(run.params["out"]),
         "--json",
+        *instants,
         *refusing,
     )
 

@@ -25,7 +25,7 @@ _STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}(?:\.\d+)?):(.+)", re.
 _NODE = re.compile(rb"sw:(?:marks:\{0\}|manifest:[0-9a-f]{64}|status:.+)", re.DOTALL)
 # leaderboards expire by themselves, within periods that their writers know
 _OF_STORE_ID = re.compile(
-    rb"sw:(\d+):(?:(?:swapped|covers):.+:\{0\}|board:\w+(?::\d+)?)", re.DOTALL
+    rb"sw:(\d+):(?:(?:swapped|covers|entered):.+:\{0\}|board:\w+(?::\d+)?)", re.DOTALL
 )
 _PUBLISHED = re.compile(rb"sw:\d+:swapped:([0-9a-f]{16}(?:\.\d+)?):\{0\}")
 _LIST = (b"list", b"events")

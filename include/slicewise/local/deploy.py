@@ -16,7 +16,6 @@ from slicewise.errors import NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment, base_of
 from slicewise.lifecycle.healing.record import PART, Healing
-from slicewise.local.registry import read_registry as read_registry
 from slicewise.local.registry import register as register
 from slicewise.log import warning
 from slicewise.settings import Settings

@@ -9,9 +9,7 @@ from slicewise.errors import StoreUnavailable
 from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise.stores.lake.registered import PART, Registered, added, name_of, read_registered
-from slicewise.stores.lake.stood import Registry, read_stood, registry_of
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis.status import amend_part
 
 
@@ -54,26 +52,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have none
         return ""
-
-
-def read_registry(settings: Settings, store: OnlineStore | None) -> Registry:
-    """All deployments, of the archive and of the store. store: None where it says nothing. Raises
-    StoreUnavailable."""
-    gaps = list[str]()
-    manifests = dict[str, str]()
-    given = list[Registered]()
-    # Iceberg's libraries take a second to import; who deploys needs none
-    from slicewise.stores.lake.catalog import open_catalog
-    from slicewise.stores.lake.registry import entries
-
-    try:
-        for entry in entries(open_catalog(settings)):
-            given.append(entry.of)
-            manifests[entry.of.digest] = entry.manifest
-    except Exception as error:  # noqa: BLE001  # what the store says is shown all the same
-        gaps.append(f"the archive cannot be read: {error}")
-    if store is None:
-        gaps.append("the store says nothing")
-    else:
-        given += read_stood(settings.redis_url, store, manifests)
-    return registry_of(given, manifests, gaps)

@@ -263,6 +263,7 @@ class Driver:
             lag, figures = query.lag(), self._lanes[name].source
             if isinstance(query, SourceQuery):
                 self._look_at_realtime(store, metadata, query)
+                query.enter(store, metadata)
                 figures.lost = self._healer.lost_of(query.plan.topic_id, metadata)
                 query.fit()
             figures.lagging(lag)

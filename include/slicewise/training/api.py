@@ -16,12 +16,15 @@ from slicewise.extras import needed
 from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
 from slicewise.training.archiving.job import archive_first
-from slicewise.training.archiving.offline import Offline, deployed
+from slicewise.training.archiving.offline import Offline, deployed, deployed_at
 from slicewise.training.archiving.pending import Need, need_of, pending
+from slicewise.training.arrival import Arrival
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set, rebuild
+from slicewise.training.entered import age_text, read_arrival
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest
+from slicewise.training.ranges import Ints
 from slicewise.training.requests.training_request import looked_through, training_request
-from slicewise.training.requests.unit_requests import UnitRequest, named, resolve
+from slicewise.training.requests.unit_requests import ARRIVAL, UnitRequest, named, resolve
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
 from slicewise.windows.durations import parse_duration
@@ -40,6 +43,8 @@ def training_set(
     features: object,
     knowledge: str = "event_time",
     *,
+    known_at: datetime | str | int | None = None,
+    as_of_definition: datetime | str | int | None = None,
     deployment: Deployment | None = None,
     settings: Settings | None = None,
     archive: bool = True,
@@ -52,7 +57,11 @@ def training_set(
     an entity may have several instants; unknown entities have empty aggregates. features: a feature
     set or its name, or refs such as ["listening:plays_7d"]. knowledge: "event_time", all that is
     known now of events before `at`; "token", exactly what the answers contained whose tokens stand
-    in the column `token`. deployment: in place of the one that runs. archive: where the spine asks
+    in the column `token`; "arrival", what the stream had applied by `at`: never more than an answer
+    had then, and less by what came in the second before (docs/adr/0122). known_at: an aware instant
+    at which all rows know what had been applied, instead of each at its own `at`, which is at or
+    before it. as_of_definition: an aware instant, whose deployment is used in place of the one that
+    runs. deployment: in place of the one that runs. archive: where the spine asks
     for more than is archived, the log is archived first, by Spark; False refuses instead. progress:
     is given what is done, line by line; to standard error by default.
 
@@ -66,7 +75,8 @@ def training_set(
         spine,
         features,
         knowledge,
-        deployment,
+        as_of(settings, deployment, as_of_definition),
+        known_at=known_at,
         archive=archive,
         notify=progress or to_stderr,
     )[1]
@@ -81,6 +91,7 @@ def snapshot(
     start: datetime | str | int | None = None,
     end: datetime | str | int | None = None,
     every: str | None = None,
+    as_of_definition: datetime | str | int | None = None,
     deployment: Deployment | None = None,
     settings: Settings | None = None,
     archive: bool = True,
@@ -91,9 +102,27 @@ def snapshot(
     Either `at`, or start, start + every, … before end; aware. Other arguments as of training_set.
     """
     settings, ats = settings or Settings.load(), snapshot_instants(at, start, end, every)
+    definitions = as_of(settings, deployment, as_of_definition)
     return open_snapshot(
-        settings, features, ats, deployment, archive=archive, notify=progress or to_stderr
+        settings, features, ats, definitions, archive=archive, notify=progress or to_stderr
     )[1]
+
+
+def as_of(
+    settings: Settings, deployment: Deployment | None, instant: datetime | str | int | None
+) -> Deployment | None:
+    """The deployment that stood at this instant; without one the deployment that was given. Raises
+    BadRequest."""
+    if instant is None:
+        return deployment
+    if deployment is not None:
+        raise BadRequest(
+            "a deployment and an instant of one",
+            where="as_of_definition",
+            expected="either of them",
+            next_step="leave deployment out to use what stood then",
+        )
+    return deployed_at(settings, instant_us(instant, "as_of_definition"))
 
 
 def open_training_set(
@@ -103,6 +132,7 @@ def open_training_set(
     knowledge: str,
     deployment: Deployment | None = None,
     *,
+    known_at: datetime | str | int | None = None,
     archive: bool,
     notify: Notify,
     step: Notify = _nobody,
@@ -112,6 +142,8 @@ def open_training_set(
     Each step opens more than the one before, so that what is wrong is said by the first that can
     see it. notify: is told what is archived; step: of each step.
     """
+    known_at_us = None if known_at is None else instant_us(known_at, "known_at")
+    knowledge = _by_arrival(knowledge, known_at_us)
     given = looked_through(spine, features, knowledge)
     question = training_request(deployment or deployed(settings), given, features, knowledge)
     rows = question.spine
@@ -121,18 +153,33 @@ def open_training_set(
     )
     step("opening the archive")
     offline = Offline.open(settings, question.deployment)
+    arrival = None
+    if knowledge == ARRIVAL:
+        sources = {unit_request.unit.source for unit_request in question.requested}
+        arrival = read_arrival(settings, offline.archive.catalog, sources, rows.at_us, known_at_us)
+        for source in sorted(sources):
+            step(age_text(arrival, source, rows.at_us))
     if archive:
-        extend_archive(
-            settings,
-            offline,
-            question.requested,
-            need_of(question.requested, rows.at_us, question.tokens),
-            notify,
-        )
+        need = need_of(question.requested, rows.at_us, question.tokens, arrival)
+        extend_archive(settings, offline, question.requested, need, notify)
     step(f"building {len(question.refs)} features")
     return offline, build_training_set(
-        offline.deployment, offline.archive, rows, features, knowledge
+        offline.deployment, offline.archive, rows, features, knowledge, arrival=arrival
     )
+
+
+def _by_arrival(knowledge: str, known_at_us: int | None) -> str:
+    """The knowledge that is meant, where an instant of it is given. Raises BadRequest."""
+    if known_at_us is None or knowledge == ARRIVAL:
+        return knowledge
+    if knowledge == "token":
+        raise BadRequest(
+            "tokens say themselves what was known",
+            where="known_at",
+            expected='knowledge="arrival" beside it',
+            next_step="leave known_at out, or the tokens",
+        )
+    return ARRIVAL if knowledge == "event_time" else knowledge
 
 
 def open_snapshot(
@@ -174,7 +221,13 @@ def open_again(
     beside = path.with_name(path.name.removesuffix(SUFFIX) + SPINE_SUFFIX)
     step(f"building {manifest.rows} rows of {len(manifest.features)} features again")
     given = spine or (beside if manifest.spine else None)
-    return offline, rebuild(offline.archive, manifest, given, str(path))
+
+    def arrival_of(at_us: Ints) -> Arrival:
+        until = {source: int(one["until_us"]) for source, one in manifest.arrival.items()}
+        known_at_us = manifest.known_at_us or None
+        return read_arrival(settings, offline.archive.catalog, until, at_us, known_at_us, until)
+
+    return offline, rebuild(offline.archive, manifest, given, str(path), arrival_of)
 
 
 def extend_archive(

@@ -120,6 +120,17 @@ def refuse_unarchived(source: str, archived: Archived, tokens: Sequence[AlikeTok
     )
 
 
+def refuse_unapplied(source: str, archived: Archived, applied: OffsetVector) -> None:
+    """Refuse instants by which events had been applied that are not archived yet."""
+    if not archived.offset_vector.dominates(applied):
+        raise BadRequest(
+            f"events of {source!r} had been applied by these instants that are not archived yet",
+            where="at",
+            expected=f"instants up to {text_of(archived.until_us)}",
+            next_step=ARCHIVE_NOW,
+        )
+
+
 def _beyond(archived: Archived, alike: AlikeTokens) -> list[int]:
     """The first of these tokens that contains more than is archived."""
     ends = np.array([archived.offset_vector.get(p) for p in alike.topic_partitions], np.int64)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,14 @@ from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan.deployment import Deployment
 from slicewise.training.answering.spines import answer_spine, incomplete, reach
 from slicewise.training.archive import Archive, Archived
+from slicewise.training.arrival import Arrival, refuse_changed
 from slicewise.training.csv_form import csv_bytes, is_csv
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
 from slicewise.training.ranges import Ints
 from slicewise.training.requests.questions import refuse_questions
 from slicewise.training.requests.training_request import training_request
 from slicewise.training.requests.unit_requests import (
+    ARRIVAL,
     UnitRequest,
     entity_types,
     questions_of,
@@ -103,19 +105,28 @@ def build_training_set(
     knowledge: str,
     archived: Mapping[str, Archived] | None = None,
     mode: Mode = "event_time",
+    arrival: Arrival | None = None,
 ) -> DataSet:
     """The spine's rows with the values of the features, in the spine's order.
 
     archived: how far each source is read; None reads all that is archived now. mode: of bounds by
-    event time; "row" is for a query's rows alone, which no manifest rebuilds.
+    event time; "row" is for a query's rows alone, which no manifest rebuilds. arrival: what rows
+    know, of knowledge by arrival.
     """
+    if knowledge == ARRIVAL and arrival is None:
+        raise BadRequest(
+            "nothing says what was known at these instants",
+            where="knowledge",
+            expected="entries of ops.ledger",
+            next_step="ask sw.training_set, which reads them",
+        )
     question = training_request(deployment, spine, features, knowledge)
     refs, requested, rows = question.refs, question.requested, question.spine
     timely = knowledge == "event_time" and len(rows) > 0
     reaches = archived or reach(
         deployment, archive, requested, int(rows.at_us.max()) if timely else None
     )
-    finished = answer_spine(deployment, archive, reaches, requested, rows, knowledge, mode)
+    finished = answer_spine(deployment, archive, reaches, requested, rows, knowledge, mode, arrival)
     table = rows.table
     for ref in refs:
         table = table.append_column(ref, finished[ref].values)
@@ -132,8 +143,18 @@ def build_training_set(
         incomplete=_lacking(
             requested, reaches, rows.at_us, rows.tokens if knowledge == "token" else None
         ),
+        arrival={} if arrival is None else _arrived(arrival, rows.at_us),
+        known_at_us=0 if arrival is None else arrival.known_at_us or 0,
     )
     return DataSet(table, manifest, rows)
+
+
+def _arrived(arrival: Arrival, at_us: Ints) -> dict[str, dict[str, Any]]:
+    """Knowledge by arrival, as a manifest keeps it."""
+    return {
+        source: {"until_us": times.until_us, "digest": arrival.of(source, at_us).digest}
+        for source, times in sorted(arrival.times.items())
+    }
 
 
 def build_snapshot(
@@ -172,11 +193,17 @@ def build_snapshot(
     return DataSet(table, manifest)
 
 
-def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: str) -> DataSet:
+def rebuild(
+    archive: Archive,
+    manifest: Manifest,
+    spine: object | None,
+    where: str,
+    arrival_of: Callable[[Ints], Arrival] | None = None,
+) -> DataSet:
     """The data set of a manifest, once more from the archive.
 
-    Raises BadRequest if the spine is not the manifest's, DataLoss if the archive no longer gives
-    what it gave.
+    arrival_of: what rows at these instants know, of knowledge by arrival. Raises BadRequest if the
+    spine is not the manifest's, DataLoss if the archive no longer gives what it gave.
     """
     deployment = manifest.deployed()
     if manifest.kind == "snapshot":
@@ -193,6 +220,12 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
                 expected=f"a spine of SHA-256 {manifest.spine}",
                 next_step="give the spine file that was written beside the data set",
             )
+        arrival = None
+        if manifest.arrival and arrival_of is not None:
+            arrival = arrival_of(rows.at_us)
+            for source, before in manifest.arrival.items():
+                digest = arrival.of(source, rows.at_us).digest
+                refuse_changed(source, digest, before["digest"])
         again = build_training_set(
             deployment,
             archive,
@@ -200,6 +233,7 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
             list(manifest.features),
             manifest.knowledge,
             manifest.archived(),
+            arrival=arrival,
         )
     digest = hashlib.sha256(parquet_bytes(again.table)).hexdigest()
     if manifest.content and digest != manifest.content:

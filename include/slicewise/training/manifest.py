@@ -30,7 +30,9 @@ class Manifest:
     kind: "training_set" or "snapshot". deployment: its canonical JSON. sources: name -> archive
     version, snapshot id, offset vector (hex) and the instant that the archive reached. ats_us: of a
     snapshot. errors: ref -> number of values that are null because of an error. incomplete: ref ->
-    number of rows whose window may lack events that are lost for good. content: SHA-256 of the
+    number of rows whose window may lack events that are lost for good. arrival: by knowledge of
+    arrival, source -> newest entry that counted and digest of those that did; known_at_us: the
+    instant at which all rows know, 0 where each has its own. content: SHA-256 of the
     Parquet bytes, empty until they are written.
     """
 
@@ -45,6 +47,8 @@ class Manifest:
     rows: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
     incomplete: Mapping[str, int] = field(default_factory=dict)
+    arrival: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    known_at_us: int = 0
     pyarrow: str = pa.__version__
     content: str = ""
 
@@ -57,8 +61,10 @@ class Manifest:
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, so that equal manifests are equal bytes."""
         values = asdict(self) | {"format": FORMAT}
-        if not self.incomplete:
-            del values["incomplete"]  # as manifests were before any event was lost
+        # as manifests were before there was any of it
+        for name in ("incomplete", "arrival", "known_at_us"):
+            if not values[name]:
+                del values[name]
         return json.dumps(values, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
 
     @staticmethod

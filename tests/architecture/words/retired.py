@@ -107,7 +107,11 @@ TABLE: tuple[Retired, ...] = (
         "committed offsets",
         ("ledger", "ledgers"),
         kept=(
-            Kept(("ledger",), ("docs/adr/0059*",), "the table `ops.ledger`"),
+            Kept(
+                ("ledger",),
+                ("docs/adr/0059*", "docs/adr/0122*", "docs/format.md"),
+                "the table `ops.ledger`",
+            ),
             Kept(("ledger_advanced_at",), ("docs/reference/http.md",), "a key of HTTP"),
             Kept(
                 ("ledger_advanced_us",),
@@ -347,7 +351,11 @@ TABLE: tuple[Retired, ...] = (
         "partial cache, lost offsets, already applied, remembered ids",
         ("known",),
         english=True,
-        kept=(Kept(("test_*known*",), ("docs/adr/*",), TEST),),
+        kept=(
+            Kept(("test_*known*",), ("docs/adr/*",), TEST),
+            Kept(("known_at*",), EVERYWHERE, "public parameter `known_at`"),
+            Kept(("known",), ("docs/guides/knowledge.md",), "its option `--known-at`"),
+        ),
         left=0,
     ),
     Retired(

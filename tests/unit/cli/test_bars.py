@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,22 +29,32 @@ LINES = "loading\n3990 of 4,000 to go\n0 of 4,000 to go\nover\n"
 def run(wanted: str, *, terminal: bool) -> tuple[str, str]:
     """Runs the program; its output on stdout, a pipe, and on stderr."""
     ours, theirs = pty.openpty() if terminal else os.pipe()
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, wanted],
         stdout=subprocess.PIPE,
         stderr=theirs,
         text=True,
-        timeout=60,
-        check=True,
         env=os.environ | {"TERM": "xterm", "COLUMNS": "100", "PYTHONPATH": str(INCLUDE)},
-    )
-    os.close(theirs)
-    try:
-        written = os.read(ours, 100_000).decode(errors="replace")
-    except OSError:  # of a terminal that nobody wrote to
-        written = ""
+    ) as process:
+        os.close(theirs)
+        written = "".join(pieces(ours))
+        out, _ = process.communicate(timeout=60)
     os.close(ours)
-    return done.stdout, written
+    assert process.returncode == 0
+    return out, written
+
+
+def pieces(end: int) -> Iterator[str]:
+    """All that is written to the other end; a terminal holds a few kB, and gives as much at once."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while True:
+        try:
+            piece = os.read(end, 100_000)
+        except OSError:  # so ends a terminal that nobody holds any more
+            return
+        if not piece:
+            return
+        yield decoder.decode(piece)
 
 
 INCLUDE = Path(__file__).resolve().parents[3] / "include"

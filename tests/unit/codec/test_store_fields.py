@@ -26,7 +26,7 @@ GOLDEN = json.loads((ROOT / "tests/unit/golden/keys.json").read_text())
 TOPIC = "0123456789abcdef0123456789abcdef"
 FILLED: dict[str, str | int] = {
     "store id": 17, "tag": "user_id:string:42", "unit": "00000000000000aa", "yyyymmdd": "20130101", "source": "plays",
-    "name": "top_songs", "window end": 1_357_000_010_000_000, "digest": "abc", "part": "a:b", "topic": TOPIC,
+    "name": "top_songs", "window end": 1_357_000_010_000_000, "instant": 1_357_000_010_000_000, "digest": "abc", "part": "a:b", "topic": TOPIC,
     "partition": 2, "slice": 2_261_232, "number": 17, "hour": 376_872, "version": 3, "view": "a:b", "topic name": "a:b",
 }  # fmt: skip
 VALUES: dict[Field, tuple[object, ...]] = {
@@ -47,6 +47,7 @@ VALUES: dict[Field, tuple[object, ...]] = {
 }
 SINGLE = {
     f.COMPACTED: {7: 2},
+    f.ENTERED: OffsetVector({(TOPIC, 0): 7}),
     m.START: OffsetVector({(TOPIC, 0): 7}),
     m.ALIAS: ("00000000000000aa", "00000000000000bb"),
     m.DEPLOYMENT: "digest",
@@ -81,7 +82,7 @@ def test_the_names_are_the_golden_ones() -> None:
     made = {
         "hot": k.HOT_KEY, "day": k.DAY_KEY, "swapped": k.PUBLISHED_KEY, "covers": k.VECTORS_KEY, "list": k.LIST_KEY,
         "events": k.MEMBERS_KEY, "ids": k.IDS_KEY, "marks": k.METADATA_KEY, "board": k.LEADERBOARD_KEY,
-        "board of a past end": k.PAST_LEADERBOARD_KEY, "manifest": k.MANIFEST_KEY,
+        "board of a past end": k.PAST_LEADERBOARD_KEY, "manifest": k.MANIFEST_KEY, "entered": k.ENTERED_KEY,
     }  # fmt: skip
     names = {
         name: entry.name(*(FILLED[slot] for slot in entry.slots)).decode()

@@ -161,6 +161,17 @@ def test_a_training_set_is_built_from_its_params() -> None:
     )
 
 
+def test_a_training_set_of_a_day_has_its_knowledge_and_its_definitions() -> None:
+    day = "2026-11-21T08:00:00Z"
+    params = {"spine": "s.csv", "features": "churn_v1", "out": "o.csv", "known_at": day}
+    assert dataset_arguments(run(**params))[-2:] == ("--known-at", day)
+    assert dataset_arguments(run(**params, as_of_definition=day))[-2:] == (
+        "--as-of-definition",
+        day,
+    )
+    assert "--known-at" not in dataset_arguments(run(**{**params, "known_at": ""}))
+
+
 def test_a_training_set_archives_what_its_spine_needs_unless_the_run_says_no() -> None:
     params = {"spine": "s.csv", "features": "churn_v1", "out": "o.csv"}
     assert "--no-archive" not in dataset_arguments(run(**params, archive=True))

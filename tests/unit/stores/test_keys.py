@@ -50,6 +50,7 @@ def test_keys_are_the_golden_ones() -> None:
             17, "top_songs", 1_357_000_010_000_000
         ).decode(),
         "manifest": keys.manifest_key("abc").decode(),
+        "entered": keys.entered_key(17, "plays", 376_872).decode(),
     } == GOLDEN["keys"]
 
 

@@ -339,7 +339,7 @@ def test_a_pandas_spine_with_aware_instants_and_nullable_results() -> None:
 @pytest.mark.parametrize(
     ("spine", "features", "knowledge", "message"),
     [
-        ([{"user": "a", "at": START}], "churn", "arrival", "knowledge 'arrival'"),
+        ([{"user": "a", "at": START}], "churn", "hindsight", "knowledge 'hindsight'"),
         ([{"user": "a", "at": START}], [], "event_time", "no features"),
         ([{"user": "a", "at": START}], ["users:n_10m"] * 2, "event_time", "stand twice"),
         ([{"user": "a", "at": START}], "churn", "token", "no tokens"),

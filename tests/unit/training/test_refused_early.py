@@ -72,7 +72,7 @@ def naive() -> pd.DataFrame:
         ([ROW], [], "event_time", "no features"),
         ([ROW], ["users:n_10m", "churn"], "event_time", "'churn' is no feature"),
         ([ROW], ["users:n_10m"] * 2, "event_time", "stand twice"),
-        ([ROW], "churn", "arrival", "knowledge 'arrival'"),
+        ([ROW], "churn", "hindsight", "knowledge 'hindsight'"),
         ([ROW], "churn", "token", "no tokens"),
         ([{**ROW, "token": "x"}], "churn", "token", "column 'token', row 0"),
         ([{**ROW, "users:n_10m": 1}], ["users:n_10m"], "event_time", "already"),

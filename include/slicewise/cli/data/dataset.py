@@ -11,6 +11,9 @@ minute. --no-archive refuses instead.
 
   slicewise dataset build --spine spine.csv --features churn_v1 --out train.parquet
   slicewise dataset build --spine served.parquet --features listening:plays_1h --knowledge token --out train.csv
+  slicewise dataset build --spine spine.csv --features churn_v1 --knowledge arrival --out then.parquet
+  slicewise dataset build --spine spine.csv --features churn_v1 --known-at 2026-11-21T08:00:00Z \\
+      --as-of-definition 2026-11-21T08:00:00Z --out that_day.parquet
   slicewise dataset snapshot --features churn_v1 --at 2026-11-21T08:00:00Z --out all.parquet
   slicewise dataset rebuild train.manifest.json --out again.parquet
 """
@@ -45,7 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="Parquet, Feather or CSV file: entity columns, at, labels",
     )
-    build.add_argument("--knowledge", default="event_time", choices=("event_time", "token"))
+    build.add_argument(
+        "--knowledge",
+        default="event_time",
+        choices=("event_time", "token", "arrival"),
+        help="event_time: all that is known now of events before `at`; token: what the answers had "
+        "whose tokens stand in the spine; arrival: what the stream had applied by `at`",
+    )
+    build.add_argument(
+        "--known-at", help=f"by arrival: what was applied by one instant, for all rows; {_AT}"
+    )
     snapshot = actions.add_parser(
         "snapshot", help="all entities at one or several instants, without a spine"
     )
@@ -62,6 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         command.add_argument(
             "--deployment", type=Path, help="a deployment's JSON in place of the one that runs"
+        )
+        command.add_argument(
+            "--as-of-definition", help=f"with the deployment that stood at this instant; {_AT}"
         )
         command.add_argument(
             "--no-archive", action="store_true", help="refuse what is not archived yet"
@@ -124,13 +139,14 @@ def _built(
     arguments: argparse.Namespace, settings: Settings, notify: Callable[[str], None]
 ) -> tuple[Offline, DataSet]:
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.training.api import open_snapshot, open_training_set, snapshot_instants
+    from slicewise.training.api import as_of, open_snapshot, open_training_set, snapshot_instants
 
     features = [part for text in arguments.features for part in text.split(",") if part]
     wanted = features[0] if len(features) == 1 and ":" not in features[0] else features
     deployment = None
     if arguments.deployment is not None:
         deployment = Deployment.from_json(_text_of(arguments.deployment))
+    deployment = as_of(settings, deployment, arguments.as_of_definition)
     archive = not arguments.no_archive
     if arguments.action == "snapshot":
         ats = snapshot_instants(arguments.at, arguments.start, arguments.end, arguments.every)
@@ -144,6 +160,7 @@ def _built(
         wanted,
         knowledge,
         deployment,
+        known_at=arguments.known_at,
         archive=archive,
         notify=notify,
         step=notify,

@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.errors import BadRequest, ServerError, StoreUnavailable
     from slicewise.local import deploy
+    from slicewise.stores.lake.stood import read_registry
 
     if arguments.limit < 0:
         raise BadRequest(
@@ -51,9 +52,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     try:
         with deploy.looked_at(settings) as store:
-            registry = deploy.read_registry(settings, store)
+            registry = read_registry(settings, store)
     except (ServerError, StoreUnavailable):
-        registry = deploy.read_registry(settings, None)
+        registry = read_registry(settings, None)
         if not registry.stood:
             raise
     if arguments.name is None:

@@ -28,11 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.lifecycle.registry.shown import shown, shown_json
     from slicewise.local import deploy
+    from slicewise.stores.lake.stood import read_registry
     from slicewise.stores.online.redis.status import read_status
 
     with deploy.looked_at(settings) as store:
         deployment = deploy.require_units(deploy.current(store))
-        registry = deploy.read_registry(settings, store)
+        registry = read_registry(settings, store)
     every = shown(arguments.name, deployment, registry, read_status(settings.redis_url))
     if arguments.json:
         print(json.dumps(shown_json(every)))

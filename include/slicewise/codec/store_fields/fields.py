@@ -178,6 +178,14 @@ ANNOUNCED = Field(
     where=(Where.VECTORS,),
     value=NUMBER,
 )
+ENTERED = Field(
+    "entered",
+    "<instant>",
+    "packed committed offsets of the source's topic, which it had by this instant, in "
+    "microseconds by the store's clock",
+    where=(Where.ENTERED,),
+    value=VECTOR,
+)
 _LEADERBOARD = (Where.LEADERBOARD,)
 LEADERBOARD = Field("leaderboard", "b", "the leaderboard", where=_LEADERBOARD, value=RAW)
 LEADERBOARD_ORDER = Field(

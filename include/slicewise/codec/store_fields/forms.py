@@ -12,7 +12,7 @@ from typing import Any
 from slicewise.offsets.vector import OffsetVector
 
 _NUMBERS = frozenset(
-    {"store id", "partition", "slice", "number", "hour", "window end", "version"}
+    {"store id", "partition", "slice", "number", "hour", "window end", "version", "instant"}
 )  # slots that hold a decimal number; all others hold text
 _PATTERNS = {
     "tag": r"[^{}]*",
@@ -34,6 +34,7 @@ class Where(Enum):
     IDS = "ids"
     PUBLISHED = "swapped"
     VECTORS = "covers"
+    ENTERED = "entered"
     LEADERBOARD = "board"
     METADATA = "marks"
 

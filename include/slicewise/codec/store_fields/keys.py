@@ -30,6 +30,12 @@ VECTORS_KEY = Key(
     "sw:<store id>:covers:<source>:{0}",
     "the offset vectors that archive versions stand for",
 )
+ENTERED_KEY = Key(
+    "enteredKey",
+    "sw:<store id>:entered:<source>:<hour>:{0}",
+    "how far a source was applied at instants of an hour of the store's clock, until `ops.ledger` "
+    "has them; goes by itself after two days",
+)
 LEADERBOARD_KEY = Key("leaderboardKey", "sw:<store id>:board:<name>", "a leaderboard")
 PAST_LEADERBOARD_KEY = Key(
     "pastLeaderboardKey",

@@ -39,7 +39,12 @@ from slicewise.spark.records.rows import REASONS, UnitColumns, with_units
 from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.log.topics import KafkaLog, offsets_before
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
+from slicewise.stores.online.operations.committed import (
+    AdvanceCommitted,
+    BeginBatch,
+    EnterCommitted,
+    committed_of,
+)
 from slicewise.stores.online.operations.ids import unremembered
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
@@ -48,6 +53,8 @@ _PROBES_WAIT = 10
 """The micro-batch lane of the platform's own probes waits so many times longer beside the real-time
 lane: it is nobody's but its cost."""
 _WAITING = "io.slicewise.log.WaitingLog"
+ENTERED_EVERY_S = 1.0
+"""Committed offsets are entered for instants this far apart at least."""
 ALWAYS = ("partition", "offset", "kafka_time", "event_time", "reason")
 
 
@@ -174,6 +181,8 @@ class SourceQuery:
         self._draining = threading.Event()
         self._latest = self._end
         """The log's end when it was last looked at."""
+        self._entered: tuple[OffsetVector, float] = OffsetVector(), 0.0
+        """The committed offsets that were entered last, and when by the monotonic clock."""
         self.paced = False
         """Tells whether the real-time lane lives, so that nobody waits for the micro-batch lane."""
         self._longest_s = (
@@ -235,6 +244,18 @@ class SourceQuery:
         event("batches_fitted", source=self.plan.source.name, events=self.bound)
         self._draining.clear()
         self._start()
+
+    def enter(self, store: OnlineStore, metadata: StoreMetadata) -> None:
+        """Enters how far the source is applied, where it moved: training knows by it what was known
+        (docs/adr/0122). metadata: read before."""
+        if self.plan.source.name == own.SOURCE:
+            return  # nobody trains on the platform's own probes
+        committed = committed_of(metadata, self.plan.source.topic)
+        before, entered_s = self._entered
+        now_s = time.monotonic()
+        if committed != before and now_s - entered_s >= ENTERED_EVERY_S:
+            store.run(EnterCommitted(self.plan.source.name, committed))
+            self._entered = committed, now_s
 
     def begin_drain(self) -> None:
         """Lets a batch that has not begun yet do nothing."""

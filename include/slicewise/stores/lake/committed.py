@@ -1,13 +1,19 @@
 """`ops.ledger` says of instants what the stream had applied by then: never more than it had.
 
 The metadata is read first and the store's time after them, so that a row's offset vector was
-applied by its time. A run that finds the committed offsets where the newest row has it writes
-nothing: a rerun changes nothing.
+applied by its time. What the stream entered since the row before goes into the same row. A run that
+has nothing new to say writes nothing: a rerun changes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.exceptions import NoSuchTableError
 
 from slicewise.log import event
 from slicewise.offsets.vector import OffsetVector
@@ -15,17 +21,21 @@ from slicewise.stores.lake.catalog import Catalog, ensure
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import COMMITTED
 from slicewise.stores.metadata_backup import MetadataBackup
-from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.committed import Entered, ReadEntered, committed_of
 from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
 from slicewise.stores.online.port import OnlineStore
 
+OVERLAP_US = 60_000_000
+"""An entry has its instant before it is written: one that was on its way when a row was made stands
+in the next."""
+_UTC_US = pa.timestamp("us", "UTC")
+
 
 def record_committed(catalog: Catalog, store: OnlineStore, source: str, topic: str) -> bool:
-    """Enters the committed offsets of a source as it stands now; was it another than the one
-    entered last.
+    """Enters the committed offsets of a source as it stands now; was there anything new.
 
-    Two runs at once may enter the same offset vector twice, which says the same. Raises
-    CommitConflict.
+    What the stream entered since the row before goes with them. Two runs at once may enter the same
+    offset vector twice, which says the same. Raises CommitConflict.
     """
     metadata = store.run(ReadMetadata())
     now_us = store.run(ReadTime())
@@ -34,7 +44,10 @@ def record_committed(catalog: Catalog, store: OnlineStore, source: str, topic: s
         metadata.deployment_version,
         metadata.set_or_store_id,
     )
-    if current == newest(catalog, source):
+    last = newest(catalog, source)
+    since_us = 0 if last is None else last[0] - OVERLAP_US
+    entered = store.run(ReadEntered(source, since_us))
+    if last is not None and current == last[1:] and not _new(entered, last[0]):
         return False
     offset_vector, deployment_version, store_id = current
     row = {
@@ -43,38 +56,43 @@ def record_committed(catalog: Catalog, store: OnlineStore, source: str, topic: s
         "cover": offset_vector,
         "epoch": deployment_version,
         "generation": store_id,
+        "entered_us": [one.at_us for one in entered],
+        "entered": [one.packed for one in entered],
     }
     append(catalog, COMMITTED, [row])
-    event("committed_recorded", source=source, deployment_version=deployment_version)
+    event(
+        "committed_recorded",
+        source=source,
+        deployment_version=deployment_version,
+        entries=len(entered),
+    )
     return True
 
 
-def committed_of(metadata: StoreMetadata, topic: str) -> OffsetVector:
-    """The committed offsets of one topic's partitions, earlier lives of the topic included."""
-    foreign = {id_ for name, id_ in metadata.topics.items() if name != topic}
-    return OffsetVector(
-        {
-            topic_partition: offset
-            for topic_partition, offset in metadata.committed.offsets.items()
-            if topic_partition[0] not in foreign
-        }
+def _new(entered: Sequence[Entered], after_us: int) -> bool:
+    return any(one.at_us > after_us for one in entered)
+
+
+def newest(catalog: Catalog, source: str) -> tuple[int, bytes, int, int] | None:
+    """(time, offset vector, deployment version, store id) of the newest row of a source."""
+    scan = ensure(catalog, COMMITTED).scan(
+        row_filter=f"source = '{source}'",
+        selected_fields=("time", "cover", "epoch", "generation"),
     )
-
-
-def newest(catalog: Catalog, source: str) -> tuple[bytes, int, int] | None:
-    """(offset vector, deployment version, store id) of the newest row of a source."""
-    rows = ensure(catalog, COMMITTED).scan(row_filter=f"source = '{source}'").to_arrow()
+    rows = scan.to_arrow()
     if not rows.num_rows:
         return None
     times = rows["time"].cast(pa.int64()).to_pylist()
-    last = rows.slice(times.index(max(times)), 1).to_pylist()[0]
-    return bytes(last["cover"]), int(last["epoch"]), int(last["generation"])
+    latest = max(times)
+    last = rows.slice(times.index(latest), 1).to_pylist()[0]
+    return latest, bytes(last["cover"]), int(last["epoch"]), int(last["generation"])
 
 
 def high_water(catalog: Catalog) -> MetadataBackup | None:
     """The largest committed offsets that were ever entered, with the newest store id and deployment
     version; None where none was. What was deployed then is not said."""
-    rows = ensure(catalog, COMMITTED).scan().to_arrow().to_pylist()
+    columns = ("cover", "epoch", "generation")
+    rows = ensure(catalog, COMMITTED).scan(selected_fields=columns).to_arrow().to_pylist()
     if not rows:
         return None
     committed = OffsetVector()
@@ -84,3 +102,60 @@ def high_water(catalog: Catalog) -> MetadataBackup | None:
         (int(row["generation"] or 0), int(row["epoch"] or 0)) for row in rows
     )
     return MetadataBackup(store_id, deployment_version, "", committed, {})
+
+
+def committed_between(
+    catalog: Catalog, store: OnlineStore, source: str, first_us: int, last_us: int
+) -> pa.Table:
+    """Reads what a source's committed offsets were.
+
+    Gives `at_us` (int64) and `packed` (binary) of every entry from the last before `first_us` to
+    `last_us`, and maybe some around, in any order.
+
+    The store is read first: what leaves it meanwhile is in the table. Raises StoreUnavailable.
+    """
+    fresh = store.run(ReadEntered(source, first_us - OVERLAP_US))
+    parts = [
+        pa.table(
+            {
+                "at_us": pa.array([one.at_us for one in fresh], pa.int64()),
+                "packed": pa.array([one.packed for one in fresh], pa.binary()),
+            }
+        )
+    ]
+    own = f"source = '{source}'"
+    try:
+        table = catalog.load_table(COMMITTED.identifier)
+    except NoSuchTableError:
+        return parts[0]
+    # metadata alone would do, were each row a file; a row is an hour, and this reads its time only
+    times = table.scan(row_filter=own, selected_fields=("time",)).to_arrow()["time"]
+    span = _rows_of(np.sort(np.asarray(times.cast(pa.int64()).to_numpy())), first_us, last_us)
+    if span is None:
+        return parts[0]
+    first, last = map(_text, span)
+    chosen = f"{own} and time >= '{first}' and time <= '{last}'"
+    rows = table.scan(row_filter=chosen).to_arrow()
+    parts.append(_pairs(rows["time"].cast(_UTC_US).cast(pa.int64()), rows["cover"]))
+    if "entered" in rows.column_names:  # of an hour before entries were made it says its end alone
+        instants, entered = (pc.list_flatten(rows[name]) for name in ("entered_us", "entered"))
+        parts.append(_pairs(instants, entered))
+    return pa.concat_tables(parts)
+
+
+def _rows_of(times: npt.NDArray[np.int64], first_us: int, last_us: int) -> tuple[int, int] | None:
+    """Times of the first and the last row to read: the last before the span says how it began, and
+    the second after it may have an entry of its end."""
+    if not len(times):
+        return None
+    first = max(0, int(np.searchsorted(times, first_us, "right")) - 1)
+    last = min(len(times) - 1, int(np.searchsorted(times, last_us, "left")) + 1)
+    return int(times[first]), int(times[last])
+
+
+def _pairs(at_us: pa.ChunkedArray, packed: pa.ChunkedArray) -> pa.Table:
+    return pa.table({"at_us": at_us.cast(pa.int64()), "packed": packed.cast(pa.binary())})
+
+
+def _text(us: int) -> str:
+    return str(pa.scalar(us, pa.int64()).cast(_UTC_US).as_py().isoformat(timespec="microseconds"))

@@ -216,7 +216,7 @@ RUNS = Table(
     ),
 )
 # Written by the hourly compaction: a row per source whenever its committed offsets are others than
-# in the row before.
+# in the row before, with what the stream entered since.
 COMMITTED = Table(
     OPS,
     "ledger",
@@ -231,6 +231,18 @@ COMMITTED = Table(
         Column("cover", BinaryType(), True, "packed, all places of the source"),
         Column("epoch", LongType()),
         Column("generation", LongType()),
+        Column(
+            "entered_us",
+            ListType(0, LongType(), element_required=False),
+            False,
+            "instants since the row before, ascending, in microseconds by the store's clock",
+        ),
+        Column(
+            "entered",
+            ListType(0, BinaryType(), element_required=False),
+            False,
+            "packed covers that were applied by these instants",
+        ),
     ),
 )
 CHECKS = Table(

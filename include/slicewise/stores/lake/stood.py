@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from slicewise.errors import SlicewiseError
 from slicewise.features.plan.changes.explain import Changed, Stood, Version, changed, versions
 from slicewise.features.plan.deployment import Deployment
+from slicewise.settings import Settings
 from slicewise.stores.lake.registered import MOST, Registered, read_registered, together
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
@@ -33,6 +34,11 @@ class Registry:
             (one, changed(one.deployment, before))
             for before, one in zip(befores, self.stood, strict=False)
         ]
+
+    def at(self, instant_us: int) -> Stood | None:
+        """The deployment that stood at an instant; None before the first."""
+        before = [one for one in self.stood if one.at_us <= instant_us]
+        return before[-1] if before else None
 
     def versions(self, name: str) -> tuple[Version, ...]:
         """The versions of a name, the oldest first. Raises UnknownName."""
@@ -76,3 +82,26 @@ def registry_of(
                 continue
         stood.append(Stood(one.version, one.at_us, one.by, one.how, deployments[one.digest]))
     return Registry(tuple(stood), tuple(unread), tuple(gaps))
+
+
+def read_registry(settings: Settings, store: OnlineStore | None) -> Registry:
+    """All deployments, of the archive and of the store. store: None where it says nothing. Raises
+    StoreUnavailable."""
+    gaps = list[str]()
+    manifests = dict[str, str]()
+    given = list[Registered]()
+    # Iceberg's libraries take a second to import; who deploys needs none
+    from slicewise.stores.lake.catalog import open_catalog
+    from slicewise.stores.lake.registry import entries
+
+    try:
+        for entry in entries(open_catalog(settings)):
+            given.append(entry.of)
+            manifests[entry.of.digest] = entry.manifest
+    except Exception as error:  # noqa: BLE001  # what the store says is shown all the same
+        gaps.append(f"the archive cannot be read: {error}")
+    if store is None:
+        gaps.append("the store says nothing")
+    else:
+        given += read_stood(settings.redis_url, store, manifests)
+    return registry_of(given, manifests, gaps)

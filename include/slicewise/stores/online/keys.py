@@ -209,6 +209,11 @@ def offset_vectors_key(store_id: int, source: str) -> bytes:
     return k.VECTORS_KEY.form % (store_id, _encoded(source).encode())
 
 
+def entered_key(store_id: int, source: str, hour: int) -> bytes:
+    """Entries of a source's committed offsets in an hour of the store's clock."""
+    return k.ENTERED_KEY.form % (store_id, _encoded(source).encode(), hour)
+
+
 def leaderboard_key(store_id: int, name: str, end_us: int | None = None) -> bytes:
     """A leaderboard; with a window end, its rows remembered for corrections."""
     if end_us is None:

@@ -1,7 +1,7 @@
 """An event (hour H, partition p, offset o) is known to a row exactly if
 `o < max(base[p], compacted_beyond[H][p])`.
 
-Base and offset vector are those of the row's token."""
+Base and offset vector are those of the row's token; by arrival there is a base alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.offsets.vector import TopicPartition
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.spine import AlikeTokens
 from slicewise.windows.durations import HOUR_US
@@ -58,6 +58,18 @@ class TokenOffsets:
         return TokenOffsets(
             tuple(topic_partitions), base, table[:, 0], table[:, 1], table[:, 2], table[:, 3]
         )
+
+    @staticmethod
+    def of_entries(
+        row: Ints, entered: Sequence[OffsetVector], topic_partitions: Sequence[TopicPartition]
+    ) -> TokenOffsets:
+        """The offset vectors of rows that know one of these each. row: per row its position among
+        them."""
+        base = np.array(
+            [[one.get(partition) for partition in topic_partitions] for one in entered], np.int64
+        ).reshape(len(entered), len(topic_partitions))
+        none = np.zeros(0, np.int64)
+        return TokenOffsets(tuple(topic_partitions), base[row], none, none, none, none)
 
     def take(self, rows: Ints) -> TokenOffsets:
         """The offset vectors of these rows, renumbered in the order given; no row twice."""

@@ -14,7 +14,14 @@ from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.local import Bounds, Question, answer
 from slicewise.training.answering.recorded import recorded_bounds
 from slicewise.training.answering.sessions import settled
-from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unarchived
+from slicewise.training.archive import (
+    Archive,
+    Archived,
+    refuse_beyond,
+    refuse_unapplied,
+    refuse_unarchived,
+)
+from slicewise.training.arrival import Arrival
 from slicewise.training.events.entities import entities_of
 from slicewise.training.events.rows import events_of, unit_events
 from slicewise.training.events.unit_events import UnitEvents
@@ -52,18 +59,24 @@ def answer_spine(
     spine: Spine,
     knowledge: str,
     mode: Mode = "event_time",
+    arrival: Arrival | None = None,
 ) -> dict[str, Finished]:
     """Finished values by ref, one per row of the spine.
 
-    archived: how far each source is read. mode: of bounds that no token recorded. Raises BadRequest
-    where the spine asks for more.
+    archived: how far each source is read. mode: of bounds that no token recorded. arrival: what
+    rows know of sources, where knowledge is that of arrival. Raises BadRequest where the spine asks
+    for more.
     """
     tokens = spine.tokens if knowledge == "token" else None
     finished: dict[str, Finished] = {}
     for unit_request in requested:
         unit = unit_request.unit
         archived_until = archived[unit.source]
-        if tokens is None:
+        arrived = None if arrival is None else arrival.of(unit.source, spine.at_us)
+        if arrived is not None:
+            refuse_unapplied(unit.source, archived_until, arrived.joined())
+            bounds, own = _by_mode(unit_request, spine, mode), None
+        elif tokens is None:
             if len(spine):
                 refuse_beyond(unit.source, archived_until, int(spine.at_us.max()))
             bounds = _by_mode(unit_request, spine, mode)
@@ -73,12 +86,16 @@ def answer_spine(
             refuse_unarchived(unit.source, archived_until, own)
             bounds = recorded_bounds(unit_request.features, own, len(spine))
         events = read_unit(deployment, archive, unit, bounds, archived_until.archive_version, spine)
-        offset_vectors = (
-            None if own is None else TokenOffsets.of(own, len(spine), events.topic_partitions)
-        )
+        offset_vectors = None
+        if own is not None:
+            offset_vectors = TokenOffsets.of(own, len(spine), events.topic_partitions)
+        elif arrived is not None:
+            offset_vectors = TokenOffsets.of_entries(
+                arrived.row, arrived.entered, events.topic_partitions
+            )
         numbers = events.entities.numbers(spine.table)
         if own is None:
-            bounds = settled(events, unit_request.features, numbers, bounds)
+            bounds = settled(events, unit_request.features, numbers, bounds, offset_vectors)
         question = Question(numbers, bounds, offset_vectors, mode)
         some_finished = answer(events, unit_request.features, question)
         finished |= {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +12,7 @@ import pyarrow as pa
 
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
-from slicewise.errors import DataLoss, NotReady, StoreUnavailable
+from slicewise.errors import BadRequest, DataLoss, NotReady, StoreUnavailable
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
@@ -19,6 +21,7 @@ from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.training.archive import ARCHIVE_NOW, Archived, NothingArchived
 from slicewise.training.manifest import Manifest
+from slicewise.training.tables.instants import text_of
 
 _LOG_TIMEOUT_S = 5.0
 
@@ -178,16 +181,53 @@ class Offline:
         append(self.archive.catalog, DATASETS, [row])
 
 
+def deployed_at(settings: Settings, instant_us: int) -> Deployment:
+    """The deployment that stood at an instant, by the registry. Raises BadRequest where none is
+    known, NotReady where it cannot be read, StoreUnavailable."""
+    from slicewise.stores.lake.stood import read_registry
+    from slicewise.stores.online.redis.adapter import open_store
+
+    with closing(open_store(settings.redis_url)) as store:
+        registry = read_registry(settings, store)
+    where = "as_of_definition"
+    if registry.gaps:
+        raise NotReady(
+            f"not every deployment is known: {'; '.join(registry.gaps)}",
+            where=where,
+            progress=0.0,
+            next_step="bring it back, or give the deployment itself (deployment=, --deployment)",
+        )
+    chosen = registry.at(instant_us)
+    if chosen is None:
+        first = registry.stood[0] if registry.stood else None
+        raise BadRequest(
+            f"nothing is known to have been deployed at {text_of(instant_us)}",
+            where=where,
+            expected="an instant at which a deployment stood"
+            + (f": from {text_of(first.at_us)} on" if first else ""),
+            next_step="slicewise history shows the deployments and their times",
+        )
+    later = min(
+        (one.version for one in registry.stood if one.at_us > instant_us), default=sys.maxsize
+    )
+    for version, why in registry.unread:
+        if chosen.version < version < later:
+            raise NotReady(
+                f"deployment {version} may have stood at {text_of(instant_us)}, and {why}",
+                where=where,
+                progress=0.0,
+                next_step="give the deployment itself (deployment=, --deployment)",
+            )
+    return chosen.deployment
+
+
 def deployed(settings: Settings) -> Deployment:
     """The deployment that the online store runs. Raises StoreUnavailable, NotReady."""
     from slicewise.stores.online.redis.adapter import open_store
 
-    store = open_store(settings.redis_url)
-    try:
+    with closing(open_store(settings.redis_url)) as store:
         digest = store.run(ReadMetadata()).units
         text = store.run(ReadManifest(digest)) if digest else None
-    finally:
-        store.close()
     if text is None:
         raise NotReady(
             "nothing is deployed on this store",

@@ -12,6 +12,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.archive import Archive, Archived, NothingArchived
+from slicewise.training.arrival import Arrival
 from slicewise.training.ranges import Ints
 from slicewise.training.requests.unit_requests import UnitRequest, tokens_of
 from slicewise.training.tables.instants import text_of
@@ -46,8 +47,17 @@ class Pending:
     why: str
 
 
-def need_of(requested: Sequence[UnitRequest], at_us: Ints, tokens: TokenColumns | None) -> Need:
-    """The need of these rows. tokens: of each row, where knowledge is that of tokens."""
+def need_of(
+    requested: Sequence[UnitRequest],
+    at_us: Ints,
+    tokens: TokenColumns | None,
+    arrival: Arrival | None = None,
+) -> Need:
+    """The need of these rows. tokens: of each row, where knowledge is that of tokens; arrival: what
+    they know, where it is that of arrival."""
+    if arrival is not None:
+        applied = {source: arrival.of(source, at_us).joined() for source in arrival.times}
+        return Need(None, 0, applied)
     if tokens is None:
         if not len(at_us):
             return Need(None)
@@ -72,7 +82,7 @@ def lacking(name: str, archived: Archived | None, need: Need) -> str | None:
             f"{text_of(need.latest_us)}"
         )
     if not archived.offset_vector.dominates(need.offset_vectors.get(name, OffsetVector())):
-        return "tokens contain events that are not archived yet"
+        return "events are asked for that are not archived yet"
     return None
 
 

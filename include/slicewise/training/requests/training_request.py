@@ -41,8 +41,9 @@ def looked_through(spine: object, features: object, knowledge: str) -> Given:
         raise BadRequest(
             f"knowledge {knowledge!r}",
             where="knowledge",
-            expected="event_time (all that is known now) or token (what an answer contained)",
-            next_step="give one of the two",
+            expected="event_time (all that is known now), token (what an answer contained) or "
+            "arrival (what was applied by the row's instant)",
+            next_step="give one of them",
         )
     refs = named(features)
     if isinstance(spine, list) and not spine:

@@ -13,7 +13,8 @@ from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.training.requests.questions import question_types
 from slicewise.training.tables.spine import AlikeTokens, NoToken, TokenColumns
 
-KNOWLEDGE = ("event_time", "token")
+ARRIVAL = "arrival"
+KNOWLEDGE = ("event_time", "token", ARRIVAL)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,9 @@
 A batch is applied on all nodes or its offsets are committed on none beyond what that node holds:
 they move on one node after another, a node that lost commands is brought them again from the
 smallest, and the applied offsets of the others' entities make that a no-op (docs/adr/0068).
+
+What they were is entered for instants, by which training knows what was known then
+(docs/adr/0122).
 """
 
 from __future__ import annotations
@@ -11,14 +14,29 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slicewise.codec.store_fields.fields import ENTERED
 from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.port import Everywhere, InTurn, NodeContext
+from slicewise.stores.online.port import Everywhere, InTurn, NodeContext, Owner
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as sharded_metadata
-from slicewise.stores.online.steps import ABSENT, Command, Steps, exact
+from slicewise.stores.online.steps import (
+    ABSENT,
+    TIME,
+    Change,
+    Command,
+    KeyChange,
+    Steps,
+    Whole,
+    exact,
+)
+from slicewise.windows.durations import DAY_US, HOUR_US
+
+ENTERED_KEPT_US = 2 * DAY_US
+"""An entry goes by itself after so long; the hourly compaction has brought it to `ops.ledger`."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +130,68 @@ class MarkLostOffsets(Everywhere[StoreMetadata]):
 
 def lost_field(partition: TopicPartition) -> bytes:
     return b"w:%s:%d" % (partition[0].encode(), partition[1])
+
+
+def committed_of(metadata: StoreMetadata, topic: str) -> OffsetVector:
+    """The committed offsets of one topic's partitions, earlier lives of the topic included."""
+    foreign = {id_ for name, id_ in metadata.topics.items() if name != topic}
+    return OffsetVector(
+        {
+            topic_partition: offset
+            for topic_partition, offset in metadata.committed.offsets.items()
+            if topic_partition[0] not in foreign
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Entered:
+    """Committed offsets of a source's topic that the store had by an instant of its clock."""
+
+    at_us: int
+    packed: bytes
+    """The packed offset vector."""
+
+
+@dataclass(frozen=True)
+class EnterCommitted(Owner[int]):
+    """Enters the committed offsets of a source for this instant of the store's clock, which is its
+    reply. They were read before: all of them was applied by then."""
+
+    name: str
+    """The source's."""
+    committed: OffsetVector
+
+    def steps(self, at: NodeContext) -> Steps[int]:
+        (now_us,) = yield [TIME]
+        key = keys.entered_key(at.store_id, self.name, now_us // HOUR_US)
+        field = ENTERED.form % now_us
+        expiry = (now_us + ENTERED_KEPT_US) // 1_000_000
+        # an instant has one entry: of two writers the second learns nothing new
+        change = KeyChange(key, [(field, ABSENT)], [(field, self.committed.pack(), expiry)])
+        yield [Change([change])]
+        return int(now_us)
+
+
+@dataclass(frozen=True)
+class ReadEntered(Owner[Sequence[Entered]]):
+    """The entries of a source from an instant on that still stand, in the order of their
+    instants."""
+
+    name: str
+    """The source's."""
+    since_us: int
+
+    def steps(self, at: NodeContext) -> Steps[Sequence[Entered]]:
+        (now_us,) = yield [TIME]
+        first_us = max(self.since_us, now_us - ENTERED_KEPT_US)
+        hours = range(first_us // HOUR_US, now_us // HOUR_US + 1)
+        replies = yield [Whole(keys.entered_key(at.store_id, self.name, hour)) for hour in hours]
+        every = (
+            Entered(int(instant), bytes(packed))
+            for flat in replies
+            for instant, packed in zip(flat[::2], flat[1::2], strict=True)
+        )
+        return sorted(
+            (one for one in every if one.at_us >= self.since_us), key=lambda one: one.at_us
+        )

@@ -1,0 +1,251 @@
+"""Sets of what was known then come from a real store and Iceberg's tables, as users ask for
+them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import redis
+
+import slicewise as sw
+from slicewise.cli import main
+from slicewise.errors import BadRequest, StoreUnavailable
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
+from slicewise.local.registry import register
+from slicewise.offsets.vector import OffsetVector
+from slicewise.settings import Settings
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.stores.lake.committed import committed_between, high_water, record_committed
+from slicewise.stores.lake.records import records
+from slicewise.stores.lake.registry import enter
+from slicewise.stores.lake.schemas import COMMITTED
+from slicewise.stores.online.operations.committed import (
+    AdvanceCommitted,
+    EnterCommitted,
+    committed_of,
+)
+from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata, ReadTime
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.stores.online.redis import open_store
+from slicewise.stores.online.store import Store
+from tests.support.platform.servers import RedisServer
+from tests.support.stores.archived import archive
+from tests.unit.training.world import PLAYS, TOPIC
+
+MINUTE = 60_000_000
+REF = "users:stars_1h"
+
+
+def deployment(aggregate: str) -> Deployment:
+    made = {"sum": sw.sum("stars"), "max": sw.max("stars")}[aggregate]
+    return plan(
+        Project.of(
+            "test",
+            [
+                sw.FeatureView(
+                    "users",
+                    source=PLAYS,
+                    entity=["user"],
+                    features=[sw.Feature("stars", made, ["1h"])],
+                )
+            ],
+        )
+    )
+
+
+@dataclass
+class World:
+    """A store whose stream had applied five events by five instants, one after another.
+
+    All of them are archived. The event n has n stars."""
+
+    settings: Settings
+    store: Store
+    instants: list[int]
+
+    def deploys(self, aggregate: str, by: str) -> int:
+        """Deploys a view; when it stood."""
+        before = self.store.run(ReadMetadata())
+        planned = deployment(aggregate)
+        metadata = self.store.run(
+            Deploy(planned, before.deployment_version, {"plays": TOPIC}, OffsetVector())
+        )
+        register(self.settings, metadata, planned.digest, before, by=by, how="apply")
+        return time.time_ns() // 1_000
+
+    def spine(self, *positions: int, after_us: int = 0) -> list[dict[str, Any]]:
+        return [{"user": "ann", "at": self.instants[n] + after_us} for n in positions]
+
+    def records(self) -> bool:
+        return record_committed(open_catalog(self.settings), self.store, "plays", "plays")
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_redis: RedisServer
+) -> Iterator[World]:
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
+    settings = replace(Settings.load(), redis_url=own_redis.url)
+    with closing(open_store(own_redis.url)) as store:
+        store.run(Initialise())
+        made = World(settings, store, [])
+        made.deploys("sum", "ann")
+        now_us = store.run(ReadTime())
+        events = [
+            {
+                "user": "ann",
+                "device": 1,
+                "song": "a",
+                "seconds": 1.0,
+                "stars": n,
+                "skipped": None,
+                "tags": None,
+                "played_at": now_us - n * MINUTE,
+                "partition": 0,
+                "offset": n - 1,
+            }
+            for n in range(1, 6)
+        ]
+        source = deployment("sum").source("plays")
+        archive(open_catalog(settings), source, TOPIC, 1, events, [], now_us)
+        for n in range(6):
+            applies(store, n)
+            committed = committed_of(store.run(ReadMetadata()), "plays")
+            made.instants.append(store.run(EnterCommitted("plays", committed)))
+            time.sleep(0.002)
+        yield made
+
+
+def applies(store: Store, end: int) -> None:
+    """Moves the committed offsets as a batch's end does."""
+    metadata = store.run(ReadMetadata())
+    offsets = OffsetVector({(TOPIC, 0): end})
+    stands = metadata.deployment_version, metadata.units
+    store.run(AdvanceCommitted(metadata.committed, offsets, *stands))
+
+
+def values(world: World, spine: list[dict[str, Any]], **more: Any) -> list[Any]:
+    built = sw.training_set(spine, [REF], settings=world.settings, archive=False, **more)
+    return list(built.table[REF].to_pylist())
+
+
+def test_rows_know_by_arrival_what_was_applied_by_their_instants(world: World) -> None:
+    spine = world.spine(0, 1, 2, 5, 4)
+    wanted = [None, 1, 3, 15, 10]
+    assert values(world, spine, knowledge="arrival") == wanted, "from the store alone"
+    assert world.records()
+    assert not world.records(), "nothing is new"
+    assert values(world, spine, knowledge="arrival") == wanted, "from both"
+    world.store.run(Initialise())
+    with closing(open_store(world.settings.redis_url)) as store:
+        catalog = open_catalog(world.settings)
+        first, last = world.instants[0], world.instants[-1]
+        both = committed_between(catalog, store, "plays", first, last)
+    assert set(world.instants) <= set(both["at_us"].to_pylist())
+    (row,) = records(catalog, COMMITTED)
+    assert row["entered_us"] == world.instants
+    water = high_water(catalog)
+    assert water is not None
+    assert water.committed == OffsetVector({(TOPIC, 0): 5})
+    assert values(world, world.spine(0, 5, after_us=-1)[1:], knowledge="arrival") == [10], (
+        "an instant before the entry it is not known yet"
+    )
+
+
+def test_what_the_table_has_is_known_once_the_store_has_lost_it(
+    world: World, own_redis: RedisServer
+) -> None:
+    world.records()
+    with redis.Redis.from_url(own_redis.operator_url) as client:
+        client.flushall()
+    with closing(open_store(own_redis.url)) as store:
+        store.run(Initialise())
+        world.store = store
+        world.deploys("sum", "ann")
+        assert values(world, world.spine(0, 2, 5), knowledge="arrival") == [None, 3, 15]
+
+
+def test_with_known_at_all_rows_know_what_was_applied_by_one_instant(world: World) -> None:
+    spine = world.spine(0, 3, 1)
+    assert values(world, spine, known_at=world.instants[3]) == [6, 6, 6]
+    assert values(world, spine, known_at=world.instants[4], knowledge="arrival") == [10, 10, 10]
+    with pytest.raises(BadRequest, match="row 1"):
+        values(world, spine, known_at=world.instants[2])
+    with pytest.raises(BadRequest, match="say themselves what was known"):
+        values(world, spine, known_at=world.instants[3], knowledge="token")
+    with pytest.raises(BadRequest, match="lies in the future"):
+        values(world, spine, known_at="2999-01-01T00:00:00Z")
+    with pytest.raises(BadRequest, match="lies in the future"):
+        values(world, [{"user": "ann", "at": 2**52}], knowledge="arrival")
+    with pytest.raises(BadRequest, match="where its entries begin"):
+        values(world, world.spine(0, after_us=-1), knowledge="arrival")
+
+
+def test_the_logic_of_a_day_is_what_stood_then(world: World) -> None:
+    between = world.store.run(ReadTime())
+    world.deploys("max", "bea")
+    spine = world.spine(5)
+    assert values(world, spine, knowledge="arrival") == [5]
+    assert values(world, spine, as_of_definition=between, knowledge="arrival") == [15]
+    assert values(world, spine, as_of_definition=between, known_at=world.instants[5]) == [15]
+    # once the archive has the deployments, the same
+    assert enter(open_catalog(world.settings), world.store, world.settings.redis_url, between)
+    assert values(world, spine, as_of_definition=between, known_at=world.instants[5]) == [15]
+    with pytest.raises(BadRequest, match="nothing is known to have been deployed"):
+        values(world, spine, as_of_definition="2001-01-01T00:00:00Z")
+    with pytest.raises(BadRequest, match="either of them"):
+        values(world, spine, as_of_definition=between, deployment=deployment("max"))
+
+
+def test_the_command_builds_it_and_builds_it_again_to_the_same_bytes(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spine = tmp_path / "spine.csv"
+    lines = [f"ann,{row['at']}" for row in world.spine(1, 5, 3)]
+    spine.write_text("\n".join(["user,at", *lines]) + "\n")
+    out, again = tmp_path / "then.parquet", tmp_path / "again.parquet"
+    arguments = ["--spine", str(spine), "--features", REF, "--no-archive", "--json"]
+    build = ["dataset", "build", *arguments, "--out", str(out)]
+    assert main([*build, "--knowledge", "arrival"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["knowledge"] == "arrival"
+    assert "by arrival: what was applied of plays is known 0.0 s before" in shown.err
+    assert pq.read_table(out)[REF].to_pylist() == [1, 15, 6]
+    # more is entered and archived, and the store forgets: the set is the same
+    applies(world.store, 5)
+    world.store.run(EnterCommitted("plays", OffsetVector({(TOPIC, 0): 5})))
+    world.records()
+    manifest = str(tmp_path / "then.manifest.json")
+    assert main(["dataset", "rebuild", manifest, "--out", str(again)]) == 0
+    assert again.read_bytes() == out.read_bytes()
+    known_at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(world.instants[5] // 1_000_000 + 1))
+    time.sleep(1.1)
+    assert main([*build, "--known-at", f"{known_at}Z"]) == 0
+    assert pq.read_table(out)[REF].to_pylist() == [15, 15, 15]
+    assert json.loads((tmp_path / "then.manifest.json").read_text())["known_at_us"] > 0
+    assert main(["dataset", "rebuild", manifest, "--out", str(again)]) == 0
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_where_the_store_does_not_answer_nothing_is_guessed(world: World) -> None:
+    away = replace(world.settings, redis_url="redis://127.0.0.1:1")
+    with pytest.raises(StoreUnavailable):
+        sw.training_set(
+            world.spine(1),
+            [REF],
+            "arrival",
+            settings=away,
+            deployment=deployment("sum"),
+            archive=False,
+        )

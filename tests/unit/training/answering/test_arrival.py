@@ -1,0 +1,225 @@
+"""Rows by arrival have exactly the events before their instants that were applied by then, as brute
+force finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import slicewise as sw
+from slicewise.errors import BadRequest, DataLoss
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
+from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.training.arrival import Arrival, CommittedTimes, refuse_later
+from slicewise.training.dataset import build_training_set, parquet_bytes, rebuild
+from slicewise.training.manifest import Manifest
+from slicewise.windows.session import Session
+from tests.support.inputs.seeds import seeds
+from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, contained, session
+from tests.unit.training.world import (
+    AGGREGATES,
+    PLAYS,
+    START,
+    TOPIC,
+    InMemoryArchive,
+    expected,
+    oracle_events,
+    random_events,
+    same,
+    view,
+)
+
+END = START + 12 * HOUR
+GAP = 5 * MINUTE
+listening = view(["user"], ["10m", "3h"])
+visits = sw.FeatureView(
+    "visits",
+    source=PLAYS,
+    entity=["user"],
+    where="seconds >= 10 OR seconds IS NULL",
+    slice="1m",
+    features=[
+        sw.Feature("n", sw.count(), [sw.session("5m", max_length="1h")]),
+        sw.Feature("seconds", sw.sum("seconds"), [sw.session("5m", max_length="1h")]),
+    ],
+)
+latest = sw.FeatureView(
+    "latest",
+    source=PLAYS,
+    entity=["user"],
+    where="seconds >= 10 OR seconds IS NULL",
+    features=[sw.Feature("seconds", sw.sum("seconds"), [sw.rows(3)])],
+)
+DEPLOYMENT = plan(Project.of("test", [listening, visits, latest]))
+REFS = {f"{unit.view}:{f.column}": (unit, f) for unit in DEPLOYMENT.units for f in unit.features}
+Entries = list[tuple[int, dict[TopicPartition, int]]]
+
+
+def world(seed: int) -> tuple[list[OracleEvent], InMemoryArchive, Entries]:
+    """Events that came in another order than they happened, and entries of how far the stream had
+    come: it falls behind, stops, and catches up."""
+    print(f"seed {seed}")
+    events = random_events(seed, 300)
+    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [events[:200], events[200:]], END)
+    rng = np.random.default_rng(seed)
+    ends = {(TOPIC, p): archive.reaches("plays").offset_vector.get((TOPIC, p)) for p in range(3)}
+    entries: Entries = [(START, dict.fromkeys(ends, 0))]
+    for at in np.sort(rng.integers(START, END, 40)).tolist():
+        before = entries[-1][1]
+        entries.append((at, {p: min(ends[p], before[p] + int(rng.integers(9))) for p in ends}))
+    return oracle_events(events), archive, entries
+
+
+def arrival_of(entries: Entries, known_at_us: int | None = None) -> Arrival:
+    table = pa.table(
+        {
+            "at_us": pa.array([at for at, _ in entries], pa.int64()),
+            "packed": pa.array([OffsetVector(o).pack() for _, o in entries], pa.binary()),
+        }
+    )
+    return Arrival({"plays": CommittedTimes.of("plays", table)}, known_at_us)
+
+
+def wanted(ref: str, events: list[OracleEvent], end: int) -> Any:
+    unit, feature = REFS[ref]
+    window = feature.window
+    if isinstance(window, Session):
+        chosen = session(events, (end - HOUR) // MINUTE * MINUTE, end, GAP)
+    elif window.most_rows:
+        chosen = [e for e in events if e.time <= end]
+        chosen = sorted(chosen, key=lambda e: (e.time, e.partition, e.offset))[-3:]
+    else:
+        start, end_us = window.bounds_columns("event_time", np.array([end]), unit.slice_us)
+        chosen = [e for e in events if start[0] <= e.time < end_us[0]]
+    name = feature.feature if feature.feature in AGGREGATES else "seconds"
+    return expected(name, chosen, end)
+
+
+def rows_at(seed: int, latest_us: int = END) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [
+        {"user": ["ann", "bob", "Zoë", "nobody"][i % 4], "at": int(rng.integers(START, latest_us))}
+        for i in range(40)
+    ]
+
+
+def compare(
+    rows: list[Mapping[str, Any]],
+    spine: list[dict[str, Any]],
+    raw: list[OracleEvent],
+    contents: list[dict[TopicPartition, int]],
+) -> int:
+    less = 0
+    for given, row, base in zip(spine, rows, contents, strict=True):
+        own = [e for e in raw if e.columns["user"] == given["user"]]
+        some = list(contained(own, base, {}))
+        less += len(some) < len(own)
+        for ref in REFS:
+            value = wanted(ref, some, given["at"])
+            assert same(row[ref], value), (ref, given, row[ref], value)
+    return less
+
+
+@pytest.mark.parametrize("seed", seeds([1, 2, 3]))
+def test_each_row_knows_what_was_applied_by_its_own_instant(seed: int) -> None:
+    raw, archive, entries = world(seed)
+    spine = rows_at(seed)
+    built = build_training_set(
+        DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of(entries)
+    )
+    contents = [[o for at, o in entries if at <= row["at"]][-1] for row in spine]
+    assert compare(built.table.to_pylist(), spine, raw, contents) > 5
+    (noted,) = built.manifest.arrival.values()
+    assert noted["until_us"] == entries[-1][0]
+    assert built.manifest.known_at_us == 0
+
+
+@pytest.mark.parametrize("seed", seeds([4, 5]))
+def test_with_known_at_every_row_knows_what_was_applied_by_that_instant(seed: int) -> None:
+    raw, archive, entries = world(seed)
+    known_at = START + 7 * HOUR
+    spine = rows_at(seed, known_at)
+    built = build_training_set(
+        DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of(entries, known_at)
+    )
+    contents = [o for at, o in entries if at <= known_at][-1]
+    assert compare(built.table.to_pylist(), spine, raw, [contents] * len(spine)) > 5
+    assert built.manifest.known_at_us == known_at
+
+
+def test_an_entry_counts_from_its_very_instant_on() -> None:
+    times = arrival_of([(START, {(TOPIC, 0): 1}), (START + 9, {(TOPIC, 0): 5})]).times["plays"]
+    instants = np.array([START, START + 8, START + 9, START + 10**9])
+    assert times.newest(instants).tolist() == [0, 0, 1, 1]
+
+
+def test_entries_that_come_twice_and_in_any_order_are_the_same_knowledge() -> None:
+    _, _, entries = world(6)
+    at_us = np.array([row["at"] for row in rows_at(6)])
+    one, other = arrival_of(entries), arrival_of([*entries[::-1], *entries[3:9]])
+    assert one.of("plays", at_us).digest == other.of("plays", at_us).digest
+    assert one.of("plays", at_us).entered == other.of("plays", at_us).entered
+
+
+def test_a_row_before_the_first_entry_is_refused_by_its_number() -> None:
+    _, archive, entries = world(7)
+    spine = [{"user": "ann", "at": START + HOUR}, {"user": "bob", "at": START - 1}]
+    with pytest.raises(BadRequest, match="row 1"):
+        build_training_set(
+            DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of(entries)
+        )
+    with pytest.raises(BadRequest, match="nothing is known of when events of 'plays'"):
+        build_training_set(
+            DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of([])
+        )
+
+
+def test_what_was_applied_and_is_not_archived_is_refused() -> None:
+    _, archive, entries = world(8)
+    beyond = [*entries, (END - 1, {(TOPIC, 0): 10**6})]
+    with pytest.raises(BadRequest, match="not archived yet"):
+        build_training_set(
+            DEPLOYMENT,
+            archive,
+            [{"user": "ann", "at": END}],
+            list(REFS),
+            "arrival",
+            arrival=arrival_of(beyond),
+        )
+
+
+def test_a_row_after_known_at_is_refused_by_its_number() -> None:
+    with pytest.raises(BadRequest, match="row 2"):
+        refuse_later(np.array([START, START + 5, START + 6]), START + 5)
+
+
+def test_without_entries_knowledge_by_arrival_is_refused() -> None:
+    _, archive, _ = world(9)
+    with pytest.raises(BadRequest, match="nothing says what was known"):
+        build_training_set(DEPLOYMENT, archive, rows_at(9), list(REFS), "arrival")
+
+
+def test_it_is_built_again_to_the_same_bytes_after_more_was_entered() -> None:
+    _, archive, entries = world(10)
+    spine, earlier = rows_at(10), entries[:20]
+    built = build_training_set(
+        DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of(earlier)
+    )
+    manifest = Manifest.from_json(built.manifest.to_json(), "test")
+    until = manifest.arrival["plays"]["until_us"]
+    assert built.spine is not None
+
+    def later(at_us: Any) -> Arrival:  # noqa: ARG001
+        whole = arrival_of(entries).times["plays"]
+        table = pa.table({"at_us": whole.at_us, "packed": whole.packed})
+        return Arrival({"plays": CommittedTimes.of("plays", table, until)})
+
+    again = rebuild(archive, manifest, built.spine.table, "test", later)
+    assert parquet_bytes(again.table) == parquet_bytes(built.table)
+    with pytest.raises(DataLoss, match=r"rows of ops\.ledger"):
+        rebuild(archive, manifest, built.spine.table, "test", lambda _: arrival_of(entries[:5]))
