@@ -568,6 +568,8 @@ def test_committed_offsets_are_entered_for_instants_and_read_in_their_order(benc
     assert bench.store.run(ReadEntered("plays", 0)) == wanted
     assert bench.store.run(ReadEntered("plays", first + 1)) == wanted[1:]
     assert bench.store.run(ReadEntered("plays", second + 1)) == []
+    assert bench.store.run(ReadEntered("plays", 0, second - 1)) == wanted[:1]
+    assert bench.store.run(ReadEntered("plays", 0, 5)) == []
     assert bench.store.run(ReadEntered("nobody", 0)) == []
 
 

@@ -292,7 +292,9 @@ def check_arrival(platform: Stack, deployment: Deployment, folder: Path, caught_
     assert max(entries["at_us"].to_pylist()) > caught_up_us - 120_000_000
     unit = next(unit for unit in deployment.units if unit.view == "by_card")
     given = folder / "arrival.spine.csv"
-    given.write_text("card,at\n" + "".join(f"{card},{caught_up_us}\n" for card in CARDS))
+    # a filter is asked for a shop
+    rows = (f"{card},corner,{caught_up_us}\n" for card in CARDS)
+    given.write_text("card,shop,at\n" + "".join(rows))
     refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
     tables = []
     for knowledge in ("event_time", "arrival"):

@@ -65,8 +65,9 @@ class Answer:
     results: tuple[EntityAnswer, ...]
     freshness: tuple[SourceFreshness, ...] = ()
     flags: tuple[str, ...] = ()
-    """"stale": last known values, of `t_us`; "default": declared defaults; "overflow": see errors;
-    "incomplete": see incomplete; "clock_off": the service's present is not the store's."""
+    """"offline": from the archive; "stale": last known values, of `t_us`; "default": declared
+    defaults; "overflow": see errors; "incomplete": see incomplete; "clock_off": the service's
+    present is not the store's."""
     incomplete: tuple[str, ...] = ()
     """Features whose windows may lack events that the log lost before they were archived; a person
     accepted it."""

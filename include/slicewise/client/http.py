@@ -180,14 +180,24 @@ class HttpClient:
         *,
         min_token: str | None = None,
         tokens: bool = True,
+        offline: bool = False,
     ) -> Answer:
         """Features of one entity (a mapping) or several, now or at a past instant; as `Client.get`.
+
+        offline: an instant that the store no longer keeps is answered from the archive, which takes
+        seconds: give a `timeout_s` for that.
 
         Raises what `Client.get` raises, and Overloaded (OverShare: this client alone asks too
         much).
         """
         body = features_body(
-            self._rules.form, features, entities_of(entities), at, min_token, tokens
+            self._rules.form,
+            features,
+            entities_of(entities),
+            at,
+            min_token,
+            tokens,
+            offline=offline,
         )
         return self._rules.answer(self._call("POST", _FEATURES, body))
 
@@ -200,6 +210,7 @@ class HttpClient:
         size: int = BATCH,
         min_token: str | None = None,
         tokens: bool = True,
+        offline: bool = False,
     ) -> Iterator[Answer]:
         """Features of many entities, in requests of `size`; an answer for each request, in the
         order of the entities.
@@ -207,7 +218,7 @@ class HttpClient:
         Each is read at its own moment: name one with `at` where all shall be of the same.
         """
         return (
-            self.get(features, batch, at, min_token=min_token, tokens=tokens)
+            self.get(features, batch, at, min_token=min_token, tokens=tokens, offline=offline)
             for batch in _batches(entities, size)
         )
 
@@ -299,10 +310,17 @@ class AsyncHttpClient:
         *,
         min_token: str | None = None,
         tokens: bool = True,
+        offline: bool = False,
     ) -> Answer:
         """Reads as `HttpClient.get`."""
         body = features_body(
-            self._rules.form, features, entities_of(entities), at, min_token, tokens
+            self._rules.form,
+            features,
+            entities_of(entities),
+            at,
+            min_token,
+            tokens,
+            offline=offline,
         )
         return self._rules.answer(await self._call("POST", _FEATURES, body))
 
@@ -316,12 +334,13 @@ class AsyncHttpClient:
         at_once: int = AT_ONCE,
         min_token: str | None = None,
         tokens: bool = True,
+        offline: bool = False,
     ) -> AsyncGenerator[Answer, None]:
         """Reads as `HttpClient.get_batches`, with up to `at_once` requests under way together."""
         if at_once < 1:
             raise _not_positive("at_once", at_once)
         calls = (
-            self.get(features, batch, at, min_token=min_token, tokens=tokens)
+            self.get(features, batch, at, min_token=min_token, tokens=tokens, offline=offline)
             for batch in _batches(entities, size)
         )
         return _in_order(calls, at_once)

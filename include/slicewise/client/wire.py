@@ -84,6 +84,8 @@ def features_body(
     at: str | int | datetime | None,
     min_token: str | None,
     tokens: bool,
+    *,
+    offline: bool = False,
 ) -> bytes:
     """The body of POST /v1/features. Raises BadRequest where it cannot be written."""
     body: dict[str, Any] = {"entities": entities}
@@ -97,6 +99,8 @@ def features_body(
         body["min_token"] = min_token
     if not tokens:
         body["tokens"] = False
+    if offline:
+        body["offline"] = True
     try:
         return form.pack(body)
     except (TypeError, ValueError, OverflowError) as error:

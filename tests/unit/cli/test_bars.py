@@ -45,7 +45,7 @@ def run(wanted: str, *, terminal: bool) -> tuple[str, str]:
 
 
 def pieces(end: int) -> Iterator[str]:
-    """All that is written to the other end; a terminal holds a few kB, and gives as much at once."""
+    """All that is written to the other end; a terminal gives a few kB at once."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while True:
         try:

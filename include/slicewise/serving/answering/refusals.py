@@ -115,7 +115,7 @@ def _list_beyond(
         where="at" if mode == "at" else "live window",
         earliest_at_us=earliest,
         expected=f"at least {instant_text(earliest)}",
-        next_step="ask later times here, or of the archive (training sets); a view's capacity says how many events it "
+        next_step="ask later times here, or with offline: true of the archive; a view's capacity says how many events it "
         "keeps of an entity",
     )
 
@@ -151,7 +151,7 @@ def _beyond(
             where="at",
             earliest_at_us=earliest,
             expected=f"at least {instant_text(earliest)}",
-            next_step="ask later times here, earlier ones of the archive (training sets)",
+            next_step="ask with offline: true, which reads the archive, or build a training set",
         )
     return BeyondRetention(
         what,
@@ -172,7 +172,7 @@ def _before_totals(plan: ReadPlan, mode: ReadMode, kept: int, earliest: int) -> 
         where="at" if mode == "at" else "live window",
         earliest_at_us=earliest,
         expected=f"at least {instant_text(earliest)}",
-        next_step="ask later times here, earlier ones of the archive (training sets)",
+        next_step="ask with offline: true, which reads the archive, or build a training set",
     )
 
 

@@ -29,7 +29,8 @@ class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     `min_token`: the answer holds at least the events of these tokens (joined by "."), which name
     every unit that is read: 400 where one is not named, 503 while the store is behind; never a
     remembered or a default answer. `tokens`: false leaves them out of the answer, which is smaller
-    and cheaper then.
+    and cheaper then. `offline`: true answers an `at` that the store no longer keeps from the
+    archive, in seconds, with the flag `offline` and without tokens.
     """
 
     features: list[str] | None = None
@@ -38,6 +39,7 @@ class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     at: str | int | None = None
     min_token: str | None = None
     tokens: bool = True
+    offline: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class FeaturesRequest:
     min_token: tuple[Token, ...] = ()
     tokens: bool = True
     """Tells whether the answer says what it contains."""
+    offline: bool = False
+    """Tells whether the archive may answer where the store no longer keeps the instant."""
 
 
 _JSON = msgspec.json.Decoder(FeaturesBody)
@@ -75,7 +79,7 @@ def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
             where="body",
             expected=(
                 '{"features": ["view:column", …], "entities": [{…}, …]}; feature_set, at, '
-                "min_token, tokens"
+                "min_token, tokens, offline"
             ),
             next_step="see /openapi.json",
         ) from error
@@ -86,6 +90,7 @@ def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
         decoded.at,
         decoded.min_token,
         tokens=decoded.tokens,
+        offline=decoded.offline,
     )
 
 
@@ -97,6 +102,7 @@ def checked(
     min_token: str | None = None,
     *,
     tokens: bool = True,
+    offline: bool = False,
 ) -> FeaturesRequest:
     """A request of these parts. Raises BadRequest."""
     if (features is None) == (feature_set is None):
@@ -145,6 +151,15 @@ def checked(
             expected=f"at most {MAX_ENTITIES}",
             next_step="ask in several requests",
         )
+    if offline and (at is None or min_token is not None):
+        raise BadRequest(
+            "offline is asked for without a past instant"
+            if at is None
+            else "offline is asked for with a min_token",
+            where="offline",
+            expected="an `at`, and no min_token: the archive's answers have no tokens",
+            next_step="add `at`" if at is None else "leave one of the two out",
+        )
     return FeaturesRequest(
         refs,
         feature_set,
@@ -152,6 +167,7 @@ def checked(
         None if at is None else instant_us(at),
         () if min_token is None else decode_all(min_token),
         tokens,
+        offline,
     )
 
 

@@ -50,6 +50,7 @@ from slicewise.serving.answering.memory.high_water import (
     check_recovered,
     check_regression,
 )
+from slicewise.serving.answering.past import PastQuestion as PastQuestion
 from slicewise.serving.answering.planned import Planned, plan_selection
 from slicewise.serving.answering.questions import NO_QUESTIONS, questions_of
 from slicewise.serving.answering.refusals import (
@@ -116,6 +117,12 @@ class FeatureService:
         reads: list[ReadOnce] = []
         answer = yield from self.read_store(replace(request, tokens=True), reads.append)
         return explanation_of(answer, reads[-1])
+
+    def past(self, request: FeaturesRequest) -> Flow[PastQuestion]:
+        """The question to the archive that a request is, which the store no longer answers. Raises
+        UnknownName, NotReady."""
+        catalog = yield from self.load()
+        return PastQuestion(request, catalog, catalog.select(request.features, request.feature_set))
 
     def load(self) -> Flow[Catalog]:
         """The catalog of the deployment that the store runs now. NotReady where there is none."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from slicewise.errors import NotAcceptable, NotReady, Overloaded, StoreUnavailable
+from slicewise.errors import BeyondRetention, NotAcceptable, NotReady, Overloaded, StoreUnavailable
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import FeaturesRequest, parse_body
 from slicewise.serving.answering.service import FeatureService
@@ -23,6 +23,7 @@ from slicewise.serving.http.errors import JSON, MSGPACK, Response, encoded
 from slicewise.serving.http.failures import Failures
 from slicewise.serving.http.gate import Gate
 from slicewise.serving.http.negotiation import JSON_KINDS, Headers, check_accepted, media_types
+from slicewise.serving.http.offline import OfflineAnswers
 from slicewise.serving.metrics import Metrics
 
 HEADS = 4_096
@@ -94,6 +95,7 @@ class Features:
         self._service, self._connection, self._gate = service, connection, gate
         self._metrics, self._failures = metrics, failures
         self._client_header = client_header.lower().encode("latin-1")
+        self.offline = OfflineAnswers()
         self.seconds = metrics.request_seconds.labels("/v1/features")
         self.heads: dict[bytes, Head] = {}
         self._turn: list[Member] = []
@@ -123,8 +125,14 @@ class Features:
             return self._service.instead(request, error)
         try:
             return await self._connection.run(self._service.read(request))
+        except BeyondRetention:
+            if not request.offline:
+                raise
         finally:
             self._gate.leave(ticket)
+        # in no place of an answer: the archive has a line of its own
+        question = await self._connection.run(self._service.past(request))
+        return await self.offline.answer(question)
 
     def response(self, answer: Answer, *, msgpack: bool) -> Response:
         """The response that an answer makes; it is counted."""
@@ -169,7 +177,8 @@ class Features:
             answered(response)
             return
         named = client if head.client is None else head.client
-        ticket = self._gate.enter_now(named, len(request.entities))
+        entities = len(request.entities)
+        ticket = None if request.offline else self._gate.enter_now(named, entities)
         if ticket is None:
             task = asyncio.get_running_loop().create_task(
                 self._wait(request, named, head.msgpack_out, begun, answered)

@@ -114,7 +114,7 @@ def committed_between(
 
     The store is read first: what leaves it meanwhile is in the table. Raises StoreUnavailable.
     """
-    fresh = store.run(ReadEntered(source, first_us - OVERLAP_US))
+    fresh = store.run(ReadEntered(source, first_us - OVERLAP_US, last_us))
     parts = [
         pa.table(
             {

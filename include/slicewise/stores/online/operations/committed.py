@@ -175,17 +175,21 @@ class EnterCommitted(Owner[int]):
 
 @dataclass(frozen=True)
 class ReadEntered(Owner[Sequence[Entered]]):
-    """The entries of a source from an instant on that still stand, in the order of their
-    instants."""
+    """The entries of a source between two instants that still stand, in their order."""
 
     name: str
     """The source's."""
     since_us: int
+    until_us: int | None = None
+    """None: to the newest."""
 
     def steps(self, at: NodeContext) -> Steps[Sequence[Entered]]:
         (now_us,) = yield [TIME]
         first_us = max(self.since_us, now_us - ENTERED_KEPT_US)
-        hours = range(first_us // HOUR_US, now_us // HOUR_US + 1)
+        last_us = now_us if self.until_us is None else min(now_us, self.until_us)
+        hours = range(first_us // HOUR_US, last_us // HOUR_US + 1)
+        if not hours:
+            return []
         replies = yield [Whole(keys.entered_key(at.store_id, self.name, hour)) for hour in hours]
         every = (
             Entered(int(instant), bytes(packed))
@@ -193,5 +197,6 @@ class ReadEntered(Owner[Sequence[Entered]]):
             for instant, packed in zip(flat[::2], flat[1::2], strict=True)
         )
         return sorted(
-            (one for one in every if one.at_us >= self.since_us), key=lambda one: one.at_us
+            (one for one in every if self.since_us <= one.at_us <= last_us),
+            key=lambda one: one.at_us,
         )

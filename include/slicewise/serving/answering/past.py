@@ -1,0 +1,85 @@
+"""Past instants that the store no longer keeps are questions to the archive, answered in the usual
+form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slicewise.serving.answering.answer import Answer, EntityAnswer
+from slicewise.serving.answering.catalog import Catalog, Selection
+from slicewise.serving.answering.planned import plan_selection
+from slicewise.serving.answering.requests import FeaturesRequest
+
+OFFLINE = "offline"
+"""Flag of an answer of the archive."""
+
+
+@dataclass(frozen=True)
+class PastQuestion:
+    """A request that was found good, and what it reads by a deployment."""
+
+    request: FeaturesRequest
+    catalog: Catalog
+    selection: Selection
+
+    @property
+    def at_us(self) -> int:
+        """The instant that is asked for."""
+        assert self.request.at_us is not None
+        return self.request.at_us
+
+    def line(self) -> bytes:
+        """The line that the reader of archives takes (`slicewise.training.past`)."""
+        question = {
+            "digest": self.catalog.digest,
+            "features": self.selection.refs,
+            "entities": self.request.entities,
+            "at_us": self.at_us,
+        }
+        return json.dumps(question).encode() + b"\n"
+
+    def answer(self, header: Mapping[str, Any], body: bytes) -> Answer:
+        """The answer of what the reader gave: errors and what lacks events, and an Arrow stream of
+        the values. It has no tokens."""
+        import pyarrow as pa  # loaded with the first answer of the archive
+
+        request, selection = self.request, self.selection
+        table = pa.ipc.open_stream(body).read_all()
+        columns: list[list[Any]] = []
+        for position, ref in enumerate(selection.refs):
+            values = list(selection.converters[position](table[ref].combine_chunks()))
+            default = None if selection.defaults is None else selection.defaults[position]
+            columns.append(
+                values if default is None else [default if v is None else v for v in values]
+            )
+        codes: list[dict[str, str]] = [{} for _ in request.entities]
+        for ref, rows in header["errors"].items():
+            for row, code in rows.items():
+                codes[int(row)][ref] = code
+        results = tuple(
+            EntityAnswer(entity, values, "", codes[i])
+            for i, (entity, values) in enumerate(
+                zip(request.entities, zip(*columns, strict=True), strict=True)
+            )
+        )
+        lacking = tuple(header["incomplete"])
+        flags = (
+            OFFLINE,
+            *(("overflow",) if any(codes) else ()),
+            *(("incomplete",) if lacking else ()),
+        )
+        return Answer(
+            selection.refs,
+            "at",
+            self.at_us,
+            plan_selection(self.catalog, selection, "at", self.at_us, ()).bounds,
+            results,
+            (),
+            flags,
+            lacking,
+            doubles=selection.doubles,
+            tokens=request.tokens,
+        )

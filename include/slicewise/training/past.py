@@ -1,0 +1,201 @@
+"""Answers of past instants come from the archive, by a process beside the prediction API.
+
+The API asks on stdin, a line of JSON per question, and is answered on stdout: a line of JSON with
+the size of what follows, and a table in Arrow's stream format. It shares nothing with answers of
+the store but the machine, and ends by itself when nobody asks (docs/adr/0123).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from slicewise import log
+from slicewise.client.instants import instant, instant_us
+from slicewise.clock import SystemClock
+from slicewise.errors import BadRequest, NotReady, SlicewiseError
+from slicewise.extras import needed
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.schema.types import DATE, TIMESTAMP, arrow_type, decimal_parts
+from slicewise.settings import Settings
+from slicewise.stores.online.operations.deploying import ReadManifest
+from slicewise.training.answering.spines import answer_spine, incomplete, reach
+from slicewise.training.archiving.offline import IcebergArchive
+from slicewise.training.requests.unit_requests import entity_types, questions_of, resolve
+from slicewise.training.tables.instants import as_timestamps
+from slicewise.training.tables.spine import AT, read_spine
+
+IDLE_S = 600.0
+"""The process ends when nobody has asked for so long."""
+NICE = 10
+"""By so much the process gives way to the API's own."""
+
+
+@dataclass(frozen=True)
+class PastAnswer:
+    """Values of some entities at an instant.
+
+    table: a column per ref, a row per entity. errors: ref -> row -> error code. incomplete: refs
+    whose windows may lack events that are lost for good.
+    """
+
+    table: pa.Table
+    errors: Mapping[str, Mapping[int, str]]
+    incomplete: tuple[str, ...]
+
+
+@dataclass
+class Past:
+    """The archive of a platform, and the deployments that were asked for."""
+
+    settings: Settings
+    _deployments: dict[str, Deployment] = field(default_factory=dict)
+
+    def answer(
+        self,
+        digest: str,
+        refs: Sequence[str],
+        entities: Sequence[Mapping[str, Any]],
+        at_us: int,
+    ) -> PastAnswer:
+        """The features of these entities at an instant, with the bounds of online answers.
+
+        digest: of the deployment that the API serves. Raises NotReady where the store has lost it,
+        BadRequest for an instant that is not archived, NothingArchived, StoreUnavailable.
+        """
+        from slicewise.stores.lake.catalog import open_catalog
+
+        deployment = self._deployment(digest)
+        clock, settings = SystemClock(), self.settings
+        archive = IcebergArchive(open_catalog(settings), settings.kafka_bootstrap, clock)
+        _, requested = resolve(deployment, list(refs))
+        types, questions = entity_types(requested), questions_of(requested)
+        given = _table({**types, **questions}, entities, at_us)
+        spine = read_spine(given, types, questions, "entities")
+        reaches = reach(deployment, archive, requested, at_us)
+        finished = answer_spine(
+            deployment, archive, reaches, requested, spine, "event_time", mode="at"
+        )
+        lacking = incomplete(requested, reaches, spine.at_us, None)
+        return PastAnswer(
+            pa.table({ref: finished[ref].values for ref in refs}),
+            {ref: dict(finished[ref].errors) for ref in refs if finished[ref].errors},
+            tuple(ref for ref in refs if ref in lacking),
+        )
+
+    def _deployment(self, digest: str) -> Deployment:
+        if digest in self._deployments:
+            return self._deployments[digest]
+        from slicewise.stores.online.redis.adapter import open_store
+
+        with closing(open_store(self.settings.redis_url)) as store:
+            text = store.run(ReadManifest(digest))
+        if text is None:
+            raise NotReady(
+                "the deployment that is served is not in the store",
+                progress=0.0,
+                next_step="deploy the project: slicewise apply",
+            )
+        self._deployments = {digest: Deployment.from_json(text)}
+        return self._deployments[digest]
+
+
+def _table(types: Mapping[str, str], entities: Sequence[Mapping[str, Any]], at_us: int) -> pa.Table:
+    """The entities as a spine. They were checked by who answers requests: a value has its type, or
+    the text of it."""
+    columns: dict[str, Any] = {}
+    for name, kind in types.items():
+        values = [entity[name] for entity in entities]
+        if any(isinstance(value, list) for value in values):
+            lists = [value if isinstance(value, list) else [value] for value in values]
+            typed = [[_typed(one, kind) for one in some] for some in lists]
+            columns[name] = pa.array(typed, pa.list_(arrow_type(kind)))
+        else:
+            columns[name] = pa.array([_typed(value, kind) for value in values], arrow_type(kind))
+    columns[AT] = as_timestamps(np.full(len(entities), at_us, np.int64))
+    return pa.table(columns)
+
+
+def _typed(value: Any, kind: str) -> Any:
+    """A value of JSON as its type has it."""
+    if value is None:
+        return None
+    if kind == TIMESTAMP:
+        return instant(instant_us(value))
+    if kind == DATE:
+        return date.fromisoformat(value)
+    return Decimal(str(value)) if decimal_parts(kind) else value
+
+
+def serve(past: Past, questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answers until nobody asks any more."""
+    while select.select([questions], [], [], IDLE_S)[0]:
+        line = questions.readline()
+        if not line:
+            return
+        header, body = _answered(past, json.loads(line))
+        answers.write(json.dumps(header | {"size": len(body)}).encode() + b"\n")
+        answers.write(body)
+        answers.flush()
+
+
+def _answered(past: Past, question: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+    try:
+        answer = past.answer(
+            question["digest"], question["features"], question["entities"], question["at_us"]
+        )
+    except SlicewiseError as error:
+        return {"error": _wire(error)}, b""
+    except Exception as error:  # noqa: BLE001  # the next question may be answered all the same
+        log.warning("past_not_answered", kind=type(error).__name__, error=str(error))
+        return {"error": _wire(BadRequest(f"the archive does not answer this: {error}"))}, b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, answer.table.schema) as stream:
+        stream.write_table(answer.table)
+    header = {
+        "errors": {ref: {str(row): code for row, code in rows.items()}
+                   for ref, rows in answer.errors.items()},
+        "incomplete": list(answer.incomplete),
+    }  # fmt: skip
+    return header, sink.getvalue().to_pybytes()
+
+
+def _wire(error: SlicewiseError) -> dict[str, Any]:
+    return {
+        "kind": next(
+            kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "slicewise.errors"
+        ),
+        "what": error.what,
+        "where": error.where,
+        "expected": error.expected,
+        "next_step": error.next_step,
+    }
+
+
+@needed("training", "offline answers")
+def main() -> None:
+    """Serves the API that started it."""
+    import slicewise.stores.lake.catalog  # noqa: F401  # said at once where it is not installed
+
+    log.to_stderr()
+    os.nice(NICE)
+    # what else is printed goes where lines of the log go
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    with answers, os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0) as questions:
+        serve(Past(Settings.load()), questions, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Instants that the store no longer keeps are answered over HTTP from the archive, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from slicewise import errors
+from slicewise.client.http import HttpClient
+from slicewise.settings import Settings
+from slicewise.stores.lake.catalog import open_catalog
+from slicewise.training.past import Past
+from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from tests.integration.serving.support import deployment, serving
+from tests.integration.serving.test_answers import events_before, expected
+from tests.support.platform.servers import RedisServer, running
+from tests.support.stores.archived import archive
+from tests.support.stores.served import TOPIC, Event, Served
+
+SEED = 20_261_130
+DEPLOYMENT = deployment()
+REFS = [f"{unit.view}:{feature.column}" for unit in DEPLOYMENT.units for feature in unit.features]
+LISTENING = [ref for ref in REFS if ref.startswith("listening:")]
+TWO_COLUMNS = [ref for ref in REFS if ref.startswith("places:")]
+EVERYONE = [ref for ref in REFS if ref.startswith("everyone:")]
+VISITS = [ref for ref in REFS if ref.startswith("visits:")]
+USERS = ("ann", "bob", "zoë", "per cent%", "nobody")
+
+
+@dataclass
+class Api:
+    url: str
+    settings: Settings
+    events: list[Event]
+    now_us: int
+
+    @property
+    def past_us(self) -> int:
+        """An instant that the store no longer keeps, among events."""
+        return (self.now_us - 60 * DAY_US) // MINUTE_US * MINUTE_US
+
+    def post(self, **body: Any) -> httpx.Response:
+        url = self.url + "/v1/features"
+        return httpx.post(url, json=body, trust_env=False, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A prediction API on a store with the last events, and an archive with older ones too."""
+    print(f"seed {SEED}")
+    with ExitStack() as stack:
+        redis = stack.enter_context(running(RedisServer))
+        served = stack.enter_context(Served.on(redis.url, DEPLOYMENT))
+        state = tmp_path_factory.mktemp("past")
+        variables = {"SLICEWISE_STATE": str(state), "SLICEWISE_REDIS_URL": redis.url}
+        settings = Settings.load(variables)
+        now_us = time.time_ns() // 1_000
+        old = events_before(now_us - 60 * DAY_US, 900, SEED)
+        first = {p: sum(e.partition == p for e in old) for p in (0, 1)}
+        late = [
+            replace(e, offset=e.offset + first[e.partition])
+            for e in events_before(now_us, 400, SEED + 1)
+        ]
+        rows = [
+            {**e.columns, "played_at": e.time_us, "partition": e.partition, "offset": e.offset}
+            for e in (*old, *late)
+        ]
+        source = DEPLOYMENT.source("plays")
+        archive(open_catalog(settings), source, TOPIC, 1, rows, [], now_us)
+        served.apply(late)
+        url = stack.enter_context(serving(redis.url, settings=variables))
+        yield Api(url, settings, [*old, *late], now_us)
+
+
+def entities_of(refs: list[str]) -> list[dict[str, Any]]:
+    if refs == EVERYONE:
+        return [{}]
+    if refs == TWO_COLUMNS:
+        return [{"user_id": user, "country": country} for user in USERS for country in ("no", "se")]
+    return [{"user_id": user} for user in USERS]
+
+
+@pytest.mark.parametrize("refs", [LISTENING, TWO_COLUMNS, EVERYONE], ids=["users", "two", "global"])
+def test_beyond_what_is_kept_the_archive_answers_as_brute_force_does(
+    api: Api, refs: list[str]
+) -> None:
+    entities = entities_of(refs)
+    for back_us in (0, 7 * MINUTE_US, 3 * HOUR_US):
+        at = api.past_us - back_us
+        refused = api.post(features=refs, entities=entities, at=at)
+        assert refused.status_code == 422
+        assert "offline" in refused.json()["error"]["next_step"]
+        given = api.post(features=refs, entities=entities, at=at, offline=True)
+        assert given.status_code == 200, given.text
+        answer = given.json()
+        assert (answer["flags"], answer["mode"]) == (["offline"], "at")
+        some = 0
+        for entity, result in zip(entities, answer["results"], strict=True):
+            assert result["entity"] == entity
+            assert result["token"] == ""
+            for ref in refs:
+                wanted = expected(ref, api.events, entity, answer["bounds"][ref])
+                assert repr(result["values"][ref]) == repr(wanted), (ref, entity, at)
+                some += bool(wanted)
+        assert some > 5 or refs == EVERYONE
+
+
+def test_within_what_is_kept_store_and_archive_give_the_same_bits(api: Api) -> None:
+    past = Past(api.settings)
+    for refs in (LISTENING, TWO_COLUMNS, EVERYONE, VISITS):
+        entities = entities_of(refs)
+        for back_us in (11 * MINUTE_US, 5 * HOUR_US):
+            at = (api.now_us - back_us) // 7 * 7
+            answer = api.post(features=refs, entities=entities, at=at, offline=True).json()
+            assert answer["flags"] == [], "the store keeps it"
+            offline = past.answer(DEPLOYMENT.digest, refs, entities, at)
+            for ref in refs:
+                online = [result["values"][ref] for result in answer["results"]]
+                assert repr(offline.table[ref].to_pylist()) == repr(online), (ref, at)
+
+
+def test_sets_have_their_defaults_and_clients_their_errors(api: Api) -> None:
+    with HttpClient(api.url, timeout_s=60.0) as client:
+        answer = client.get("churn_v1", {"user_id": "nobody"}, at=api.past_us, offline=True)
+        assert answer.flags == ("offline",)
+        assert answer.values()["listening:seconds_1h"] == 0.0
+        (batch,) = client.get_batches(LISTENING, entities_of(LISTENING), api.past_us, offline=True)
+        assert len(batch.results) == len(USERS)
+        with pytest.raises(errors.BadRequest, match="without a past instant"):
+            client.get(LISTENING, {"user_id": "ann"}, offline=True)
+        token = client.get(LISTENING, {"user_id": "ann"}).results[0].token
+        with pytest.raises(errors.BadRequest, match="with a min_token"):
+            client.get(LISTENING, {"user_id": "ann"}, api.past_us, min_token=token, offline=True)
+        with pytest.raises(errors.BadRequest, match="is missing"):
+            client.get(LISTENING, {}, api.past_us, offline=True)
+        with pytest.raises(errors.BeyondRetention):
+            client.get(LISTENING, {"user_id": "ann"}, api.past_us)
+
+
+def workers_of(api: Api) -> list[psutil.Process]:
+    """The processes of this test's API that read archives."""
+    state = str(api.settings.state_dir)
+    return [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if "slicewise.training.past" in process.cmdline()
+        and process.environ().get("SLICEWISE_STATE") == state
+    ]
+
+
+def test_a_killed_reader_of_the_archive_is_said_and_another_one_answers(api: Api) -> None:
+    body = {"features": EVERYONE, "at": api.past_us, "offline": True}
+    assert api.post(**body).status_code == 200
+    (worker,) = workers_of(api)
+    worker.suspend()
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(lambda: api.post(**body))
+        time.sleep(0.5)
+        # the store's answers do not wait for it
+        assert api.post(features=EVERYONE).status_code == 200
+        os.kill(worker.pid, signal.SIGKILL)
+        refused = waits.result(30)
+    assert refused.status_code == 503
+    assert "has ended" in refused.json()["error"]["what"]
+    assert api.post(**body).status_code == 200
+    (again,) = workers_of(api)
+    assert again.pid != worker.pid
+
+
+def test_more_questions_than_wait_are_refused_with_the_time_to_ask_again(api: Api) -> None:
+    body = {"features": EVERYONE, "at": api.past_us, "offline": True}
+    assert api.post(**body).status_code == 200
+    (worker,) = workers_of(api)
+    worker.suspend()
+    with ThreadPoolExecutor(16) as pool:
+        some = [pool.submit(lambda: api.post(**body)) for _ in range(16)]
+        time.sleep(1.0)
+        worker.resume()
+        answers = [one.result(60) for one in some]
+    codes = sorted(answer.status_code for answer in answers)
+    assert set(codes) == {200, 503}
+    assert codes.count(200) == 9, "one in work, eight wait"
+    refused = next(answer for answer in answers if answer.status_code == 503)
+    assert refused.headers["retry-after"]
+
+
+def test_what_is_not_archived_and_what_is_lost_is_said(api: Api, tmp_path: Path) -> None:
+    nothing = replace(
+        api.settings,
+        state_dir=tmp_path,
+        catalog_uri=f"sqlite:///{tmp_path}/c.db",
+        warehouse=str(tmp_path / "w"),
+    )
+    with pytest.raises(errors.DataLoss, match="nothing of 'plays' is archived"):
+        Past(nothing).answer(DEPLOYMENT.digest, EVERYONE, [{}], api.past_us)
+    with pytest.raises(errors.NotReady, match="not in the store"):
+        Past(api.settings).answer("0" * 64, EVERYONE, [{}], api.past_us)
+    with pytest.raises(errors.BadRequest, match="later than the archive"):
+        Past(api.settings).answer(DEPLOYMENT.digest, EVERYONE, [{}], api.now_us + HOUR_US)
