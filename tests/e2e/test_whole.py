@@ -291,10 +291,10 @@ def check_arrival(platform: Stack, deployment: Deployment, folder: Path, caught_
     assert all(committed.dominates(one) for one in vectors)
     assert max(entries["at_us"].to_pylist()) > caught_up_us - 120_000_000
     unit = next(unit for unit in deployment.units if unit.view == "by_card")
-    given = folder / "arrival.spine.csv"
+    given, n = folder / "arrival.spine.parquet", len(CARDS)
     # a filter is asked for a shop
-    rows = (f"{card},corner,{caught_up_us}\n" for card in CARDS)
-    given.write_text("card,shop,at\n" + "".join(rows))
+    columns = {"card": CARDS, "shop": ["corner"] * n, "at": [caught_up_us] * n}
+    pq.write_table(pa.table(columns), given)
     refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
     tables = []
     for knowledge in ("event_time", "arrival"):

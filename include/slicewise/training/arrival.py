@@ -8,14 +8,18 @@ before a row's instant is what the row knows (docs/adr/0122).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+import msgpack
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from slicewise.errors import BadRequest, DataLoss
-from slicewise.offsets.vector import OffsetVector
+from slicewise.features import row_columns
+from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import text_of
 
@@ -36,19 +40,17 @@ class CommittedTimes:
     @staticmethod
     def of(source: str, entries: pa.Table, until_us: int | None = None) -> CommittedTimes:
         """Takes a table of `at_us` and `packed`, in any order and maybe twice, up to an instant."""
+        if until_us is not None:
+            entries = entries.filter(pc.less_equal(entries["at_us"], until_us))
+        # of one instant the one with the greatest bytes is last, whatever the order of files
+        order = [("at_us", "ascending"), ("packed", "ascending")]
+        entries = entries.sort_by(order).combine_chunks()
         at_us = np.asarray(entries["at_us"].to_numpy(), np.int64)
-        packed = entries["packed"].to_pylist()
-        # of one instant the one with the greatest bytes, whatever the order of files
-        every = sorted(
-            set(zip(at_us.tolist(), packed, strict=True))
-            if until_us is None
-            else {pair for pair in zip(at_us.tolist(), packed, strict=True) if pair[0] <= until_us}
-        )
-        return CommittedTimes(
-            source,
-            np.array([at for at, _ in every], np.int64),
-            pa.array([raw for _, raw in every], pa.binary()),
-        )
+        packed = row_columns.flat(entries["packed"])
+        new = np.ones(len(at_us), np.bool_)
+        new[1:] = at_us[1:] != at_us[:-1]
+        new[1:] |= np.asarray(pc.not_equal(packed[1:], packed[:-1]))
+        return CommittedTimes(source, at_us[new], packed.filter(pa.array(new)))
 
     @property
     def until_us(self) -> int:
@@ -58,21 +60,17 @@ class CommittedTimes:
     def newest(self, instant_us: Ints) -> Ints:
         """Per instant the position of the newest entry at or before it. Raises BadRequest where
         there is none."""
-        if not len(self.at_us):
-            raise BadRequest(
-                f"nothing is known of when events of {self.source!r} were applied",
-                where="knowledge",
-                expected="a source that the stream applies: it enters how far it is every second",
-                next_step='ask with knowledge="event_time", or again once the stream has run',
-            )
         position: Ints = np.searchsorted(self.at_us, instant_us, "right").astype(np.int64) - 1
         if len(position) and position.min() < 0:
             row = int(np.argmax(position < 0))
+            begins = "a second after its stream first ran"
+            if len(self.at_us):
+                begins = f"{text_of(int(self.at_us[0]))} on, where its entries begin"
             raise BadRequest(
                 f"nothing is known of what was applied of {self.source!r} by "
                 f"{text_of(int(instant_us[row]))}",
                 where=f"column 'at', row {row}",
-                expected=f"instants from {text_of(int(self.at_us[0]))} on, where its entries begin",
+                expected=f"instants from {begins}",
                 next_step=USE_EVENT_TIME,
             )
         return position
@@ -82,20 +80,20 @@ class CommittedTimes:
 class SourceArrival:
     """Knowledge that rows have of a source.
 
-    row: per row its entry, a position among `entered`. entered: offset vectors that some row has.
+    row: per row its entry, a position among those that some row has. base: int64 [entries,
+    partitions], first offset that was not applied.
     """
 
     row: Ints
-    entered: tuple[OffsetVector, ...]
+    topic_partitions: tuple[TopicPartition, ...]
+    base: npt.NDArray[np.int64]
     digest: str
     """SHA-256 of the entries that some row has."""
 
     def joined(self) -> OffsetVector:
         """All that any row knows."""
-        joined = OffsetVector()
-        for offset_vector in self.entered:
-            joined = joined.join(offset_vector)
-        return joined
+        most = self.base.max(axis=0, initial=0).tolist()
+        return OffsetVector(dict(zip(self.topic_partitions, most, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,18 @@ class Arrival:
 
     times: Mapping[str, CommittedTimes]
     known_at_us: int | None = None
+    _made: dict[str, tuple[Ints, SourceArrival]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def of(self, source: str, at_us: Ints) -> SourceArrival:
         """Gives what rows at these instants know of a source. Raises BadRequest."""
-        times = self.times[source]
+        made = self._made.get(source)
+        if made is None or made[0] is not at_us:  # a spine's is one array, for all of its units
+            made = self._made[source] = (at_us, self._of(self.times[source], at_us))
+        return made[1]
+
+    def _of(self, times: CommittedTimes, at_us: Ints) -> SourceArrival:
         instant_us = at_us
         if self.known_at_us is not None:
             instant_us = np.full(len(at_us), self.known_at_us, np.int64)
@@ -120,9 +126,8 @@ class Arrival:
         for at, packed in zip(times.at_us[used].tolist(), raw, strict=True):
             digest.update(b"%d:%d:" % (at, len(packed)))
             digest.update(packed)
-        return SourceArrival(
-            row.astype(np.int64), tuple(map(OffsetVector.unpack, raw)), digest.hexdigest()
-        )
+        topic_partitions, base = _columns(raw)
+        return SourceArrival(row.astype(np.int64), topic_partitions, base, digest.hexdigest())
 
     def ages_us(self, source: str, at_us: Ints) -> Ints:
         """Per row how much older its entry is than the instant at which it knows."""
@@ -130,6 +135,39 @@ class Arrival:
         if self.known_at_us is not None:
             at_us = np.full(1, self.known_at_us, np.int64)
         return at_us - times.at_us[times.newest(at_us)]
+
+
+def _columns(
+    packed: Sequence[bytes],
+) -> tuple[tuple[TopicPartition, ...], npt.NDArray[np.int64]]:
+    """Packed offset vectors as columns: partitions, and int64 [vectors, partitions]. Raises
+    CodecError."""
+    numbers: dict[TopicPartition, int] = {}
+    runs: list[tuple[tuple[TopicPartition, ...], list[list[int]]]] = []
+    """Vectors of the same partitions, one after another: partitions are seldom added."""
+    for raw in packed:
+        try:
+            nested = msgpack.unpackb(raw, strict_map_key=False)
+            partitions = tuple([(topic, one) for topic, some in nested.items() for one in some])
+        except (ValueError, AttributeError, TypeError, msgpack.UnpackException):
+            OffsetVector.unpack(raw)  # says what is wrong with it
+            raise
+        if not runs or runs[-1][0] != partitions:
+            OffsetVector.unpack(raw)
+            runs.append((partitions, []))
+        runs[-1][1].append([offset for some in nested.values() for offset in some.values()])
+    for partitions, _ in runs:
+        for one in partitions:
+            numbers.setdefault(one, len(numbers))
+    base = np.zeros((len(packed), len(numbers)), np.int64)
+    first = 0
+    for partitions, offsets in runs:
+        own = slice(first, first + len(offsets))
+        base[own, [numbers[one] for one in partitions]] = np.array(offsets, np.int64).reshape(
+            len(offsets), len(partitions)
+        )
+        first += len(offsets)
+    return tuple(numbers), base
 
 
 def refuse_later(at_us: Ints, known_at_us: int) -> None:

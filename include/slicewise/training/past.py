@@ -24,7 +24,7 @@ import pyarrow as pa
 from slicewise import log
 from slicewise.client.instants import instant, instant_us
 from slicewise.clock import SystemClock
-from slicewise.errors import BadRequest, NotReady, SlicewiseError
+from slicewise.errors import NotReady, SlicewiseError, StoreUnavailable
 from slicewise.extras import needed
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.schema.types import DATE, TIMESTAMP, arrow_type, decimal_parts
@@ -139,7 +139,8 @@ def _typed(value: Any, kind: str) -> Any:
 
 
 def serve(past: Past, questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answers until nobody asks any more."""
+    """Answers until nobody asks any more. Who asks waits for the answer before the next question:
+    nothing of it stands in a buffer that `select` does not see."""
     while select.select([questions], [], [], IDLE_S)[0]:
         line = questions.readline()
         if not line:
@@ -159,7 +160,12 @@ def _answered(past: Past, question: Mapping[str, Any]) -> tuple[dict[str, Any], 
         return {"error": _wire(error)}, b""
     except Exception as error:  # noqa: BLE001  # the next question may be answered all the same
         log.warning("past_not_answered", kind=type(error).__name__, error=str(error))
-        return {"error": _wire(BadRequest(f"the archive does not answer this: {error}"))}, b""
+        unforeseen = StoreUnavailable(
+            f"the archive could not be read: {type(error).__name__}",
+            where="offline",
+            next_step="see the API's log, which has the reason; then ask again",
+        )
+        return {"error": _wire(unforeseen)}, b""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, answer.table.schema) as stream:
         stream.write_table(answer.table)
@@ -193,7 +199,7 @@ def main() -> None:
     # what else is printed goes where lines of the log go
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    with answers, os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0) as questions:
+    with answers, os.fdopen(os.dup(sys.stdin.fileno()), "rb") as questions:
         serve(Past(Settings.load()), questions, answers)
 
 

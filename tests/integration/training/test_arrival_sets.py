@@ -188,7 +188,7 @@ def test_with_known_at_all_rows_know_what_was_applied_by_one_instant(world: Worl
         values(world, spine, known_at="2999-01-01T00:00:00Z")
     with pytest.raises(BadRequest, match="lies in the future"):
         values(world, [{"user": "ann", "at": 2**52}], knowledge="arrival")
-    with pytest.raises(BadRequest, match="where its entries begin"):
+    with pytest.raises(BadRequest, match="nothing is known of what was applied of 'plays' by"):
         values(world, world.spine(0, after_us=-1), knowledge="arrival")
 
 

@@ -181,7 +181,7 @@ class SourceQuery:
         self._draining = threading.Event()
         self._latest = self._end
         """The log's end when it was last looked at."""
-        self._entered: tuple[OffsetVector, float] = OffsetVector(), 0.0
+        self._entered: tuple[OffsetVector | None, float] = None, float("-inf")
         """The committed offsets that were entered last, and when by the monotonic clock."""
         self.paced = False
         """Tells whether the real-time lane lives, so that nobody waits for the micro-batch lane."""
@@ -246,8 +246,8 @@ class SourceQuery:
         self._start()
 
     def enter(self, store: OnlineStore, metadata: StoreMetadata) -> None:
-        """Enters how far the source is applied, where it moved: training knows by it what was known
-        (docs/adr/0122). metadata: read before."""
+        """Enters how far the source is applied, at first and where it moved: by that training knows
+        what was known then (docs/adr/0122). metadata: read before."""
         if self.plan.source.name == own.SOURCE:
             return  # nobody trains on the platform's own probes
         committed = committed_of(metadata, self.plan.source.topic)

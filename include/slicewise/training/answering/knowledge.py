@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.offsets.vector import TopicPartition
+from slicewise.training.arrival import SourceArrival
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.spine import AlikeTokens
 from slicewise.windows.durations import HOUR_US
@@ -60,16 +61,17 @@ class TokenOffsets:
         )
 
     @staticmethod
-    def of_entries(
-        row: Ints, entered: Sequence[OffsetVector], topic_partitions: Sequence[TopicPartition]
+    def of_arrival(
+        arrived: SourceArrival, topic_partitions: Sequence[TopicPartition]
     ) -> TokenOffsets:
-        """The offset vectors of rows that know one of these each. row: per row its position among
-        them."""
-        base = np.array(
-            [[one.get(partition) for partition in topic_partitions] for one in entered], np.int64
-        ).reshape(len(entered), len(topic_partitions))
+        """The offset vectors of rows that know what was applied by an instant."""
+        number = {topic_partition: i for i, topic_partition in enumerate(arrived.topic_partitions)}
+        entries = np.zeros((len(arrived.base), len(topic_partitions)), np.int64)
+        for i, topic_partition in enumerate(topic_partitions):
+            if topic_partition in number:
+                entries[:, i] = arrived.base[:, number[topic_partition]]
         none = np.zeros(0, np.int64)
-        return TokenOffsets(tuple(topic_partitions), base[row], none, none, none, none)
+        return TokenOffsets(tuple(topic_partitions), entries[arrived.row], none, none, none, none)
 
     def take(self, rows: Ints) -> TokenOffsets:
         """The offset vectors of these rows, renumbered in the order given; no row twice."""

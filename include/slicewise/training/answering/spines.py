@@ -90,9 +90,7 @@ def answer_spine(
         if own is not None:
             offset_vectors = TokenOffsets.of(own, len(spine), events.topic_partitions)
         elif arrived is not None:
-            offset_vectors = TokenOffsets.of_entries(
-                arrived.row, arrived.entered, events.topic_partitions
-            )
+            offset_vectors = TokenOffsets.of_arrival(arrived, events.topic_partitions)
         numbers = events.entities.numbers(spine.table)
         if own is None:
             bounds = settled(events, unit_request.features, numbers, bounds, offset_vectors)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import slicewise as sw
-from slicewise.errors import BadRequest, DataLoss
+from slicewise.errors import BadRequest, CodecError, DataLoss
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector, TopicPartition
@@ -163,7 +163,29 @@ def test_entries_that_come_twice_and_in_any_order_are_the_same_knowledge() -> No
     at_us = np.array([row["at"] for row in rows_at(6)])
     one, other = arrival_of(entries), arrival_of([*entries[::-1], *entries[3:9]])
     assert one.of("plays", at_us).digest == other.of("plays", at_us).digest
-    assert one.of("plays", at_us).entered == other.of("plays", at_us).entered
+    assert np.array_equal(one.of("plays", at_us).base, other.of("plays", at_us).base)
+    assert one.of("plays", at_us).joined() == other.of("plays", at_us).joined()
+
+
+def test_a_partition_or_a_topic_that_comes_later_was_at_its_begin_before() -> None:
+    other = "1" * 32
+    entries: Entries = [
+        (START, {}),
+        (START + 1, {(TOPIC, 0): 4}),
+        (START + 2, {(TOPIC, 0): 5, (TOPIC, 1): 7}),
+        (START + 3, {(TOPIC, 0): 5, (TOPIC, 1): 7, (other, 0): 2}),
+    ]
+    arrived = arrival_of(entries).of("plays", np.array([START + 3, START, START + 1, START + 2]))
+    assert arrived.topic_partitions == ((TOPIC, 0), (TOPIC, 1), (other, 0))
+    assert arrived.base[arrived.row].tolist() == [[5, 7, 2], [0, 0, 0], [4, 0, 0], [5, 7, 0]]
+    assert arrived.joined() == OffsetVector(entries[-1][1])
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xc1", b"\x01", OffsetVector({(TOPIC, 0): 4}).pack()[:-1]])
+def test_bytes_that_are_no_offset_vector_are_refused(raw: bytes) -> None:
+    table = pa.table({"at_us": [START], "packed": pa.array([raw], pa.binary())})
+    with pytest.raises(CodecError):
+        Arrival({"plays": CommittedTimes.of("plays", table)}).of("plays", np.array([START]))
 
 
 def test_a_row_before_the_first_entry_is_refused_by_its_number() -> None:
@@ -173,7 +195,7 @@ def test_a_row_before_the_first_entry_is_refused_by_its_number() -> None:
         build_training_set(
             DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of(entries)
         )
-    with pytest.raises(BadRequest, match="nothing is known of when events of 'plays'"):
+    with pytest.raises(BadRequest, match="its stream first ran"):
         build_training_set(
             DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of([])
         )
