@@ -33,6 +33,7 @@ from slicewise.training.requests.unit_requests import (
     resolve,
 )
 from slicewise.training.snapshots import answer_snapshot
+from slicewise.training.statistics import statistics_of
 from slicewise.training.tables.spine import AT, Spine, TokenColumns, read_spine
 from slicewise.windows.bounds import Mode
 
@@ -145,6 +146,8 @@ def build_training_set(
         ),
         arrival={} if arrival is None else _arrived(arrival, rows.at_us),
         known_at_us=0 if arrival is None else arrival.known_at_us or 0,
+        # a query's rows are looked at, and no manifest of them is kept
+        statistics={} if mode == "row" else statistics_of(table, refs),
     )
     return DataSet(table, manifest, rows)
 
@@ -189,6 +192,7 @@ def build_snapshot(
         incomplete=_lacking(
             requested, reaches, np.asarray(table[AT].cast(pa.int64()), np.int64), None
         ),
+        statistics=statistics_of(table, refs),
     )
     return DataSet(table, manifest)
 

@@ -17,6 +17,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.gaps import from_json, to_json
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.archive import Archived
+from slicewise.training.statistics import Statistics
 
 FORMAT = 1
 SUFFIX = ".manifest.json"
@@ -32,7 +33,8 @@ class Manifest:
     snapshot. errors: ref -> number of values that are null because of an error. incomplete: ref ->
     number of rows whose window may lack events that are lost for good. arrival: by knowledge of
     arrival, source -> newest entry that counted and digest of those that did; known_at_us: the
-    instant at which all rows know, 0 where each has its own. content: SHA-256 of the
+    instant at which all rows know, 0 where each has its own. statistics: ref -> statistics of its
+    column. content: SHA-256 of the
     Parquet bytes, empty until they are written.
     """
 
@@ -49,6 +51,7 @@ class Manifest:
     incomplete: Mapping[str, int] = field(default_factory=dict)
     arrival: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     known_at_us: int = 0
+    statistics: Mapping[str, Statistics] = field(default_factory=dict)
     pyarrow: str = pa.__version__
     content: str = ""
 
@@ -62,7 +65,7 @@ class Manifest:
         """Canonical JSON: sorted keys, so that equal manifests are equal bytes."""
         values = asdict(self) | {"format": FORMAT}
         # as manifests were before there was any of it
-        for name in ("incomplete", "arrival", "known_at_us"):
+        for name in ("incomplete", "arrival", "known_at_us", "statistics"):
             if not values[name]:
                 del values[name]
         return json.dumps(values, sort_keys=True, indent=1, ensure_ascii=False) + "\n"

@@ -31,10 +31,11 @@ from slicewise.errors import BadRequest
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from slicewise.training.archiving.offline import Offline
     from slicewise.training.dataset import DataSet
+    from slicewise.training.statistics import Statistics
 
 _AT = "aware instant: 2026-11-21T08:00:00Z"
 
@@ -120,11 +121,29 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         "seconds": round(time.monotonic() - begun, 2),
     }
     if arguments.json:
-        print(json.dumps(report))
+        print(json.dumps(report | {"statistics": written.statistics}))
     else:
         for key, value in report.items():
             print(f"{key:<10} {value}")
+        print()
+        _print_statistics(written.rows, written.statistics)
     return 0
+
+
+def _print_statistics(rows: int, statistics: Mapping[str, Statistics]) -> None:
+    """Prints what there is of each feature: a column that is all null, or constant, shows."""
+    from slicewise.cli.table import print_table
+
+    lines = []
+    for ref, column in statistics.items():
+        given = rows - int(column["nulls"])
+        rest = (f"{name} {_short(value)}" for name, value in column.items() if name != "nulls")
+        lines.append((ref, f"{given:,} of {rows:,}", ", ".join(rest)))
+    print_table(("feature", "not null", "values"), lines)
+
+
+def _short(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _rebuilt(
