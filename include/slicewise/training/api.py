@@ -18,11 +18,10 @@ from slicewise.settings import Settings
 from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline, deployed, deployed_at
 from slicewise.training.archiving.pending import Need, need_of, pending
-from slicewise.training.arrival import Arrival
+from slicewise.training.arrival import Arrival, read_entries
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set, rebuild
 from slicewise.training.entered import age_text, read_arrival
-from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest
-from slicewise.training.ranges import Ints
+from slicewise.training.manifest import ARRIVAL_SUFFIX, SPINE_SUFFIX, SUFFIX, Manifest
 from slicewise.training.requests.training_request import looked_through, training_request
 from slicewise.training.requests.unit_requests import ARRIVAL, UnitRequest, named, resolve
 from slicewise.training.snapshots import instants
@@ -218,16 +217,16 @@ def open_again(
     manifest = Manifest.read(path)
     step("opening the archive")
     offline = Offline.open(settings, manifest.deployed())
-    beside = path.with_name(path.name.removesuffix(SUFFIX) + SPINE_SUFFIX)
+    name = path.name.removesuffix(SUFFIX)
+    beside = path.with_name(name + SPINE_SUFFIX)
     step(f"building {manifest.rows} rows of {len(manifest.features)} features again")
     given = spine or (beside if manifest.spine else None)
 
-    def arrival_of(at_us: Ints) -> Arrival:
-        until = {source: int(one["until_us"]) for source, one in manifest.arrival.items()}
-        known_at_us = manifest.known_at_us or None
-        return read_arrival(settings, offline.archive.catalog, until, at_us, known_at_us, until)
-
-    return offline, rebuild(offline.archive, manifest, given, str(path), arrival_of)
+    arrival = None
+    if manifest.arrival:
+        entries = read_entries(path.with_name(name + ARRIVAL_SUFFIX))
+        arrival = Arrival.of_table(entries, manifest.known_at_us or None)
+    return offline, rebuild(offline.archive, manifest, given, str(path), arrival)
 
 
 def extend_archive(

@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features import row_columns
@@ -38,24 +40,10 @@ class CommittedTimes:
     packed: pa.Array
 
     @staticmethod
-    def of(source: str, entries: pa.Table, until_us: int | None = None) -> CommittedTimes:
-        """Takes a table of `at_us` and `packed`, in any order and maybe twice, up to an instant."""
-        if until_us is not None:
-            entries = entries.filter(pc.less_equal(entries["at_us"], until_us))
-        # of one instant the one with the greatest bytes is last, whatever the order of files
-        order = [("at_us", "ascending"), ("packed", "ascending")]
-        entries = entries.sort_by(order).combine_chunks()
+    def of(source: str, entries: pa.Table) -> CommittedTimes:
+        """Takes a table of `at_us` and `packed`, ascending."""
         at_us = np.asarray(entries["at_us"].to_numpy(), np.int64)
-        packed = row_columns.flat(entries["packed"])
-        new = np.ones(len(at_us), np.bool_)
-        new[1:] = at_us[1:] != at_us[:-1]
-        new[1:] |= np.asarray(pc.not_equal(packed[1:], packed[:-1]))
-        return CommittedTimes(source, at_us[new], packed.filter(pa.array(new)))
-
-    @property
-    def until_us(self) -> int:
-        """Instant of the newest entry; 0 where there is none."""
-        return int(self.at_us[-1]) if len(self.at_us) else 0
+        return CommittedTimes(source, at_us, row_columns.flat(entries["packed"]))
 
     def newest(self, instant_us: Ints) -> Ints:
         """Per instant the position of the newest entry at or before it. Raises BadRequest where
@@ -87,8 +75,10 @@ class SourceArrival:
     row: Ints
     topic_partitions: tuple[TopicPartition, ...]
     base: npt.NDArray[np.int64]
+    entries: pa.Table
+    """The entries that some row has: `at_us`, `packed`."""
     digest: str
-    """SHA-256 of the entries that some row has."""
+    """SHA-256 of them."""
 
     def joined(self) -> OffsetVector:
         """All that any row knows."""
@@ -123,11 +113,37 @@ class Arrival:
         used, row = np.unique(times.newest(instant_us), return_inverse=True)
         raw = times.packed.take(pa.array(used)).to_pylist()
         digest = hashlib.sha256()
-        for at, packed in zip(times.at_us[used].tolist(), raw, strict=True):
+        at_used = times.at_us[used]
+        for at, packed in zip(at_used.tolist(), raw, strict=True):
             digest.update(b"%d:%d:" % (at, len(packed)))
             digest.update(packed)
         topic_partitions, base = _columns(raw)
-        return SourceArrival(row.astype(np.int64), topic_partitions, base, digest.hexdigest())
+        entries = pa.table({"at_us": at_used, "packed": pa.array(raw, pa.large_binary())})
+        own = digest.hexdigest()
+        return SourceArrival(row.astype(np.int64), topic_partitions, base, entries, own)
+
+    def table(self, at_us: Ints) -> pa.Table:
+        """The entries that rows at these instants know, of all sources: `source`, `at_us`,
+        `packed`. From it the same set is built again, whatever becomes of the others."""
+        return pa.concat_tables(
+            self.of(source, at_us).entries.add_column(
+                0, "source", pa.array([source] * self.of(source, at_us).entries.num_rows)
+            )
+            for source in sorted(self.times)
+        )
+
+    @staticmethod
+    def of_table(entries: pa.Table, known_at_us: int | None) -> Arrival:
+        """Inverse of `table`."""
+        return Arrival(
+            {
+                source: CommittedTimes.of(
+                    source, entries.filter(pc.equal(entries["source"], source))
+                )
+                for source in pc.unique(entries["source"]).to_pylist()
+            },
+            known_at_us,
+        )
 
     def ages_us(self, source: str, at_us: Ints) -> Ints:
         """Per row how much older its entry is than the instant at which it knows."""
@@ -170,6 +186,19 @@ def _columns(
     return tuple(numbers), base
 
 
+def read_entries(path: Path) -> pa.Table:
+    """The entries in a file beside a manifest (`Arrival.table`). Raises BadRequest."""
+    try:
+        return pq.read_table(path, columns=["source", "at_us", "packed"])
+    except (OSError, pa.ArrowException) as error:
+        raise BadRequest(
+            f"cannot read what the set's rows knew: {error}",
+            where=str(path),
+            expected="the file that was written beside the data set",
+            next_step="put it beside the manifest, or build the set anew",
+        ) from error
+
+
 def refuse_later(at_us: Ints, known_at_us: int) -> None:
     """Refuses rows after the instant at which they are to be known."""
     later = np.flatnonzero(at_us > known_at_us)
@@ -183,12 +212,12 @@ def refuse_later(at_us: Ints, known_at_us: int) -> None:
         )
 
 
-def refuse_changed(source: str, digest: str, wanted: str) -> None:
+def refuse_changed(source: str, digest: str, wanted: str, where: str) -> None:
     """Refuses to build a set again from entries that are not those that it was built from."""
     if digest != wanted:
         raise DataLoss(
             f"what was known of {source!r} is {digest} now and was {wanted}",
-            where="ops.ledger",
+            where=where,
             expected="the entries that the data set was built from",
-            next_step="see whether rows of ops.ledger were deleted",
+            next_step="give the file that was written beside the data set",
         )

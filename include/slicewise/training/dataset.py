@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,14 @@ from slicewise.training.answering.spines import answer_spine, incomplete, reach
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.arrival import Arrival, refuse_changed
 from slicewise.training.csv_form import csv_bytes, is_csv
-from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
+from slicewise.training.manifest import (
+    ARRIVAL_SUFFIX,
+    SPINE_SUFFIX,
+    SUFFIX,
+    Manifest,
+    beside,
+    described,
+)
 from slicewise.training.ranges import Ints
 from slicewise.training.requests.questions import refuse_questions
 from slicewise.training.requests.training_request import training_request
@@ -43,7 +50,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A training set or a snapshot: its table, its manifest, and the spine that was asked for.
+    """A training set or a snapshot: its table, its manifest, the spine that was asked for, and what
+    its rows knew by arrival.
 
     Feature columns are named by their refs, "view:column", as requests name them.
     """
@@ -51,6 +59,7 @@ class DataSet:
     table: pa.Table
     manifest: Manifest
     spine: Spine | None = None
+    arrival: Arrival | None = None
 
     def to_arrow(self) -> pa.Table:
         """The table."""
@@ -87,6 +96,9 @@ class DataSet:
         target.write_bytes(content)
         if self.spine is not None:
             beside(target, SPINE_SUFFIX).write_bytes(parquet_bytes(self.spine.table))
+        if self.spine is not None and self.arrival is not None:
+            entries = self.arrival.table(self.spine.at_us)
+            beside(target, ARRIVAL_SUFFIX).write_bytes(parquet_bytes(entries))
         beside(target, SUFFIX).write_text(manifest.to_json(), encoding="utf-8")
         return manifest
 
@@ -149,14 +161,14 @@ def build_training_set(
         # a query's rows are looked at, and no manifest of them is kept
         statistics={} if mode == "row" else statistics_of(table, refs),
     )
-    return DataSet(table, manifest, rows)
+    return DataSet(table, manifest, rows, arrival)
 
 
 def _arrived(arrival: Arrival, at_us: Ints) -> dict[str, dict[str, Any]]:
     """Knowledge by arrival, as a manifest keeps it."""
     return {
-        source: {"until_us": times.until_us, "digest": arrival.of(source, at_us).digest}
-        for source, times in sorted(arrival.times.items())
+        source: {"entries": len(arrived.base), "digest": arrived.digest}
+        for source, arrived in ((name, arrival.of(name, at_us)) for name in sorted(arrival.times))
     }
 
 
@@ -202,11 +214,11 @@ def rebuild(
     manifest: Manifest,
     spine: object | None,
     where: str,
-    arrival_of: Callable[[Ints], Arrival] | None = None,
+    arrival: Arrival | None = None,
 ) -> DataSet:
     """The data set of a manifest, once more from the archive.
 
-    arrival_of: what rows at these instants know, of knowledge by arrival. Raises BadRequest if the
+    arrival: what rows know, of knowledge by arrival. Raises BadRequest if the
     spine is not the manifest's, DataLoss if the archive no longer gives what it gave.
     """
     deployment = manifest.deployed()
@@ -224,12 +236,11 @@ def rebuild(
                 expected=f"a spine of SHA-256 {manifest.spine}",
                 next_step="give the spine file that was written beside the data set",
             )
-        arrival = None
-        if manifest.arrival and arrival_of is not None:
-            arrival = arrival_of(rows.at_us)
-            for source, before in manifest.arrival.items():
+        for source, before in manifest.arrival.items():
+            digest = "nothing"
+            if arrival is not None and source in arrival.times:
                 digest = arrival.of(source, rows.at_us).digest
-                refuse_changed(source, digest, before["digest"])
+            refuse_changed(source, digest, before["digest"], where)
         again = build_training_set(
             deployment,
             archive,

@@ -5,7 +5,7 @@ The store has the newest; the table keeps them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
@@ -25,21 +25,19 @@ def read_arrival(
     sources: Iterable[str],
     at_us: Ints,
     known_at_us: int | None = None,
-    until_us: Mapping[str, int] | None = None,
 ) -> Arrival:
     """Reads what rows at these instants know of these sources.
 
-    catalog: Iceberg's. known_at_us: one instant for all rows. until_us: per source the newest entry
-    that counts, of a set that is built again. Raises BadRequest for instants in the future and for
-    rows after known_at_us, StoreUnavailable.
+    catalog: Iceberg's. known_at_us: one instant for all rows. Raises BadRequest for instants in the
+    future and for rows after known_at_us, StoreUnavailable.
     """
-    from slicewise.stores.lake.committed import committed_between
+    from slicewise.stores.lake.committed import committed_at
     from slicewise.stores.online.redis.adapter import open_store
 
     if known_at_us is not None:
         refuse_later(at_us, known_at_us)
         at_us = np.full(1, known_at_us, np.int64)
-    first_us, last_us = int(at_us.min()), int(at_us.max())
+    last_us = int(at_us.max())
     with closing(open_store(settings.redis_url)) as store:
         now_us = store.run(ReadTime())
         if last_us > now_us:
@@ -53,11 +51,7 @@ def read_arrival(
             )
         return Arrival(
             {
-                source: CommittedTimes.of(
-                    source,
-                    committed_between(catalog, store, source, first_us, last_us),
-                    None if until_us is None else until_us[source],
-                )
+                source: CommittedTimes.of(source, committed_at(catalog, store, source, at_us))
                 for source in sorted(set(sources))
             },
             known_at_us,

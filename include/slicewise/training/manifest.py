@@ -22,6 +22,7 @@ from slicewise.training.statistics import Statistics
 FORMAT = 1
 SUFFIX = ".manifest.json"
 SPINE_SUFFIX = ".spine.parquet"
+ARRIVAL_SUFFIX = ".arrival.parquet"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Manifest:
     version, snapshot id, offset vector (hex) and the instant that the archive reached. ats_us: of a
     snapshot. errors: ref -> number of values that are null because of an error. incomplete: ref ->
     number of rows whose window may lack events that are lost for good. arrival: by knowledge of
-    arrival, source -> newest entry that counted and digest of those that did; known_at_us: the
+    arrival, source -> number and digest of the entries that counted; known_at_us: the
     instant at which all rows know, 0 where each has its own. statistics: ref -> statistics of its
     column. content: SHA-256 of the
     Parquet bytes, empty until they are written.

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -38,6 +38,7 @@ from slicewise.training.tables.spine import AT, read_spine
 
 IDLE_S = 600.0
 """The process ends when nobody has asked for so long."""
+_WIDE = Context(prec=100)
 NICE = 10
 """By so much the process gives way to the API's own."""
 
@@ -135,7 +136,13 @@ def _typed(value: Any, kind: str) -> Any:
         return instant(instant_us(value))
     if kind == DATE:
         return date.fromisoformat(value)
-    return Decimal(str(value)) if decimal_parts(kind) else value
+    parts = decimal_parts(kind)
+    # with the digits of its type: it was checked that no others are but zeros
+    return (
+        Decimal(str(value)).quantize(Decimal(1).scaleb(-parts[1]), context=_WIDE)
+        if parts
+        else value
+    )
 
 
 def serve(past: Past, questions: BinaryIO, answers: BinaryIO) -> None:

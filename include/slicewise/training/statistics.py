@@ -46,16 +46,16 @@ def _of(column: pa.ChunkedArray) -> dict[str, Any]:
     if not is_number and not pa.types.is_temporal(kind):
         return nulls  # structs, and what is made of them
     least, most = pc.min_max(values).values()
-    spread = {"min": _plain(least.as_py()), "max": _plain(most.as_py())}
+    ends = {"min": _plain(least.as_py()), "max": _plain(most.as_py())}
     if not is_number:
-        return {**nulls, **spread}
+        return {**nulls, **ends}
     if pa.types.is_decimal(kind):
         with localcontext(prec=_DIGITS):
-            return {**nulls, **spread, "mean": float(sum(values.to_pylist()) / len(values))}
+            return {**nulls, **ends, "mean": float(sum(values.to_pylist()) / len(values))}
     whole = np.asarray(values.cast(pa.int64()).to_numpy())
     # in halves, whose sums no column is long enough to overflow
     total = int((whole >> 32).sum()) * 2**32 + int((whole & 0xFFFFFFFF).sum())
-    return {**nulls, **spread, "mean": total / len(values)}
+    return {**nulls, **ends, "mean": total / len(values)}
 
 
 def _of_doubles(values: pa.ChunkedArray) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import redis
@@ -25,10 +26,11 @@ from slicewise.local.registry import register
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.lake.catalog import open_catalog
-from slicewise.stores.lake.committed import committed_between, high_water, record_committed
-from slicewise.stores.lake.records import records
+from slicewise.stores.lake.committed import committed_at, high_water, record_committed
+from slicewise.stores.lake.records import append, records
 from slicewise.stores.lake.registry import enter
 from slicewise.stores.lake.schemas import COMMITTED
+from slicewise.stores.online import keys
 from slicewise.stores.online.operations.committed import (
     AdvanceCommitted,
     EnterCommitted,
@@ -37,7 +39,10 @@ from slicewise.stores.online.operations.committed import (
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata, ReadTime
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
+from slicewise.stores.online.steps import ABSENT, Change, KeyChange
 from slicewise.stores.online.store import Store
+from slicewise.training.arrival import Arrival, CommittedTimes
+from slicewise.windows.durations import HOUR_US
 from tests.support.platform.servers import RedisServer
 from tests.support.stores.archived import archive
 from tests.unit.training.world import PLAYS, TOPIC
@@ -122,7 +127,7 @@ def world(
         for n in range(6):
             applies(store, n)
             committed = committed_of(store.run(ReadMetadata()), "plays")
-            made.instants.append(store.run(EnterCommitted("plays", committed)))
+            made.instants.append(store.run(EnterCommitted("plays", committed, 0)))
             time.sleep(0.002)
         yield made
 
@@ -150,9 +155,8 @@ def test_rows_know_by_arrival_what_was_applied_by_their_instants(world: World) -
     world.store.run(Initialise())
     with closing(open_store(world.settings.redis_url)) as store:
         catalog = open_catalog(world.settings)
-        first, last = world.instants[0], world.instants[-1]
-        both = committed_between(catalog, store, "plays", first, last)
-    assert set(world.instants) <= set(both["at_us"].to_pylist())
+        both = committed_at(catalog, store, "plays", np.array(world.instants))
+    assert both["at_us"].to_pylist() == world.instants, "each once"
     (row,) = records(catalog, COMMITTED)
     assert row["entered_us"] == world.instants
     water = high_water(catalog)
@@ -224,7 +228,7 @@ def test_the_command_builds_it_and_builds_it_again_to_the_same_bytes(
     assert pq.read_table(out)[REF].to_pylist() == [1, 15, 6]
     # more is entered and archived, and the store forgets: the set is the same
     applies(world.store, 5)
-    world.store.run(EnterCommitted("plays", OffsetVector({(TOPIC, 0): 5})))
+    world.store.run(EnterCommitted("plays", OffsetVector({(TOPIC, 0): 5}), 0))
     world.records()
     manifest = str(tmp_path / "then.manifest.json")
     assert main(["dataset", "rebuild", manifest, "--out", str(again)]) == 0
@@ -249,3 +253,97 @@ def test_where_the_store_does_not_answer_nothing_is_guessed(world: World) -> Non
             deployment=deployment("sum"),
             archive=False,
         )
+
+
+def entered(store: Store, at_us: int, end: int) -> None:
+    """Enters offsets as if it had been done then."""
+    vector = OffsetVector({(TOPIC, 0): end})
+    change = KeyChange(
+        keys.entered_key(store.store_id, "plays", at_us // HOUR_US),
+        [(b"%d" % at_us, ABSENT)],
+        [(b"%d" % at_us, vector.pack(), at_us // 1_000_000 + 200_000)],
+    )
+    assert store.node.run([Change([change])]) == [0]
+
+
+def test_what_was_entered_long_before_a_row_is_what_it_knows(world: World) -> None:
+    """A source that is quiet for longer than entries overlap; the table has less than the store."""
+    catalog, store = open_catalog(world.settings), world.store
+    now_us, quiet = store.run(ReadTime()), 20 * MINUTE
+    entered(store, now_us - 3 * quiet, 7)
+    at = np.array([now_us - 3 * quiet + 1, now_us - quiet])
+
+    def offsets() -> list[int]:
+        every = committed_at(catalog, store, "plays", at)
+        times = CommittedTimes.of("plays", every)
+        arrived = Arrival({"plays": times}).of("plays", at)
+        return list(arrived.base[arrived.row][:, 0].tolist())
+
+    assert offsets() == [7, 7], "of the store alone"
+    row = {
+        "source": "plays",
+        "time": now_us - 2 * quiet,
+        "cover": OffsetVector({(TOPIC, 0): 8}).pack(),
+        "epoch": 1,
+        "generation": 1,
+    }
+    append(catalog, COMMITTED, [row])
+    assert offsets() == [7, 8], "a row that was made before there were entries"
+    entered(store, now_us - quiet - 1, 9)
+    assert offsets() == [7, 9], "what the store has beyond it"
+
+
+def test_a_set_is_built_again_whatever_becomes_visible_afterwards(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An entry has its instant before it is written, and the store keeps it for two days."""
+    now_us = world.store.run(ReadTime())
+    spine = tmp_path / "spine.csv"
+    spine.write_text(f"user,at\nann,{now_us - 10}\nann,{world.instants[2]}\n")
+    out, again = tmp_path / "then.parquet", tmp_path / "again.parquet"
+    arguments = ["--spine", str(spine), "--features", REF, "--no-archive", "--out", str(out)]
+    assert main(["dataset", "build", "--knowledge", "arrival", *arguments, "--statistics"]) == 0
+    assert "2 of 2" in capsys.readouterr().out
+    entered(world.store, now_us - 20, 1)
+    entered(world.store, world.instants[2] - 1, 1)
+    rebuild = ["dataset", "rebuild", str(tmp_path / "then.manifest.json"), "--out", str(again)]
+    assert main(rebuild) == 0
+    assert again.read_bytes() == out.read_bytes()
+    (tmp_path / "then.arrival.parquet").unlink()
+    assert main(rebuild) == 1
+    assert "cannot read what the set's rows knew" in capsys.readouterr().err
+
+
+def test_an_entry_that_was_on_its_way_is_recorded_by_the_next_run(world: World) -> None:
+    assert world.records()
+    assert not world.records()
+    entered(world.store, world.instants[-1] + 1, 5)
+    assert world.records(), "though its instant is before the last row's, and nothing moved since"
+    assert not world.records()
+
+
+def test_the_table_is_read_where_rows_lie_and_not_between_them(world: World) -> None:
+    catalog, store = open_catalog(world.settings), world.store
+    first_us = world.instants[0] - 3000 * HOUR_US
+    rows = [
+        {
+            "source": "plays",
+            "time": first_us + hour * HOUR_US,
+            "cover": OffsetVector({(TOPIC, 0): hour}).pack(),
+            "epoch": 1,
+            "generation": 1,
+            "entered_us": [first_us + hour * HOUR_US - n for n in (3, 2, 1)],
+            "entered": [OffsetVector({(TOPIC, 0): hour}).pack()] * 3,
+        }
+        for hour in range(1, 2000)
+    ]
+    append(catalog, COMMITTED, rows)
+    at = np.array([first_us + hour * HOUR_US + 5 for hour in (7, 900, 901, 1999, 2500)])
+    kept = committed_at(catalog, store, "plays", at)
+    arrived = Arrival({"plays": CommittedTimes.of("plays", kept)}).of("plays", at)
+    assert arrived.base[arrived.row][:, 0].tolist() == [7, 900, 901, 1999, 1999]
+    assert len(kept) <= len(at) + 1
+    every = np.array([first_us + hour * HOUR_US for hour in range(1, 2000)])
+    kept = committed_at(catalog, store, "plays", every)
+    arrived = Arrival({"plays": CommittedTimes.of("plays", kept)}).of("plays", every)
+    assert arrived.base[arrived.row][:, 0].tolist() == list(range(1, 2000))

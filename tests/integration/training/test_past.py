@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +20,16 @@ import pytest
 
 from slicewise import errors
 from slicewise.client.http import HttpClient
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
+from slicewise.serving.http.offline import OfflineAnswers
 from slicewise.settings import Settings
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.training.past import Past
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from tests.integration.serving.support import deployment, serving
 from tests.integration.serving.test_answers import events_before, expected
+from tests.integration.serving.test_questions import abroad, visited
 from tests.support.platform.servers import RedisServer, running
 from tests.support.stores.archived import archive
 from tests.support.stores.served import TOPIC, Event, Served
@@ -159,7 +165,7 @@ def workers_of(api: Api) -> list[psutil.Process]:
     ]
 
 
-def test_a_killed_reader_of_the_archive_is_said_and_another_one_answers(api: Api) -> None:
+def test_of_a_killed_reader_another_one_answers_what_it_had(api: Api) -> None:
     body = {"features": EVERYONE, "at": api.past_us, "offline": True}
     assert api.post(**body).status_code == 200
     (worker,) = workers_of(api)
@@ -170,10 +176,7 @@ def test_a_killed_reader_of_the_archive_is_said_and_another_one_answers(api: Api
         # the store's answers do not wait for it
         assert api.post(features=EVERYONE).status_code == 200
         os.kill(worker.pid, signal.SIGKILL)
-        refused = waits.result(30)
-    assert refused.status_code == 503
-    assert "has ended" in refused.json()["error"]["what"]
-    assert api.post(**body).status_code == 200
+        assert waits.result(60).status_code == 200
     (again,) = workers_of(api)
     assert again.pid != worker.pid
 
@@ -189,10 +192,119 @@ def test_more_questions_than_wait_are_refused_with_the_time_to_ask_again(api: Ap
         worker.resume()
         answers = [one.result(60) for one in some]
     codes = sorted(answer.status_code for answer in answers)
-    assert set(codes) == {200, 503}
-    assert codes.count(200) == 9, "one in work, eight wait"
-    refused = next(answer for answer in answers if answer.status_code == 503)
+    assert set(codes) == {200, 429}
+    assert codes.count(200) == 5, "of one client"
+    refused = next(answer for answer in answers if answer.status_code == 429)
     assert refused.headers["retry-after"]
+
+
+class Quiet(OfflineAnswers):
+    """Answers of a reader that never gives one, or of one that ends as the question comes."""
+
+    def __init__(self, ends: bool) -> None:
+        super().__init__(patience_s=0.5)
+        self.ends, self.started = ends, 0
+
+    async def _running(self) -> asyncio.subprocess.Process:
+        if self._worker is None or self._worker.returncode is not None:
+            self.started += 1
+            await self.end()
+            gives = "" if self.ends and self.started == 1 else "import time; time.sleep(60)"
+            if self.ends and self.started == 2:
+                gives = 'print(\'{"size": 0, "error": null}\', flush=True)'
+            self._worker = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                f"import sys; {'' if not gives else 'sys.stdin.readline();'} {gives}",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        return self._worker
+
+
+def test_all_who_wait_are_refused_in_their_own_time() -> None:
+    async def run() -> list[float]:
+        answers = Quiet(ends=False)
+
+        async def one(client: str) -> float:
+            begun = time.monotonic()
+            with pytest.raises(errors.StoreUnavailable, match="waiting included"):
+                await answers._in_turn(b"{}\n", client)
+            return time.monotonic() - begun
+
+        try:
+            return await asyncio.gather(*(one(f"client {n}") for n in range(9)))
+        finally:
+            await answers.end()
+
+    assert max(asyncio.run(run())) < 3.0
+
+
+def test_a_reader_that_ended_by_itself_is_another_ones_question() -> None:
+    async def run() -> dict[str, Any]:
+        answers = Quiet(ends=True)
+        try:
+            await answers._running()
+            # as if it were found running, and ended since
+            header, _ = await answers._answered(b"{}\n")
+            assert answers.started == 2
+            return header
+        finally:
+            await answers.end()
+
+    assert asyncio.run(run()) == {"size": 0, "error": None}
+
+
+def test_filters_answer_a_list_by_a_list_and_a_value_by_a_value(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        redis = stack.enter_context(running(RedisServer))
+        planned = plan(Project("tests", (visited,), (abroad,)))
+        served = stack.enter_context(Served.on(redis.url, planned))
+        variables = {"SLICEWISE_STATE": str(tmp_path), "SLICEWISE_REDIS_URL": redis.url}
+        now_us = time.time_ns() // 1_000
+        past_us = now_us - 60 * DAY_US
+        given = [("ann", "no", 1), ("ann", "se", None), *(("bob", None, n) for n in range(5))]
+        columns = [
+            {"user_id": user, "country": country, "seconds": 1.0, "n": n}
+            for user, country, n in given
+        ]
+        rows = [
+            {**one, "played_at": past_us - 10 - i, "partition": 0, "offset": i}
+            for i, one in enumerate(columns)
+        ]
+        archive(
+            open_catalog(Settings.load(variables)),
+            planned.source("plays"),
+            TOPIC,
+            1,
+            rows,
+            [],
+            now_us,
+        )
+        served.apply([Event(0, i, now_us - 10 - i, one) for i, one in enumerate(columns)])
+        url = stack.enter_context(serving(redis.url, settings=variables))
+        refs = ["visited:countries_1d", "visited:numbers_1d"]
+        body = {
+            "features": refs,
+            "entities": [
+                {"user_id": "ann", "country": ["no", "dk", None], "n": 1},
+                {"user_id": "ann", "country": "se", "n": [1, 2]},
+                {"user_id": "ann", "country": None, "n": []},
+                {"user_id": "bob", "country": "no", "n": 1},
+            ],
+        }
+
+        def post(**more: Any) -> list[Any]:
+            reply = httpx.post(
+                url + "/v1/features", json={**body, **more}, trust_env=False, timeout=60
+            )
+            assert reply.status_code == 200, reply.text
+            parts = ("values", "errors")
+            return [[one.get(part) for part in parts] for one in reply.json()["results"]]
+
+        online, offline = post(), post(at=past_us // HOUR_US * HOUR_US + HOUR_US, offline=True)
+        assert online[0][0] == {refs[0]: [True, False, None], refs[1]: True}
+        assert offline == online
 
 
 def test_what_is_not_archived_and_what_is_lost_is_said(api: Api, tmp_path: Path) -> None:

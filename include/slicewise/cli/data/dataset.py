@@ -14,6 +14,7 @@ minute. --no-archive refuses instead.
   slicewise dataset build --spine spine.csv --features churn_v1 --knowledge arrival --out then.parquet
   slicewise dataset build --spine spine.csv --features churn_v1 --known-at 2026-11-21T08:00:00Z \\
       --as-of-definition 2026-11-21T08:00:00Z --out that_day.parquet
+  slicewise dataset build --spine spine.csv --features churn_v1 --out train.csv --statistics
   slicewise dataset snapshot --features churn_v1 --at 2026-11-21T08:00:00Z --out all.parquet
   slicewise dataset rebuild train.manifest.json --out again.parquet
 """
@@ -93,6 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="Parquet file, or CSV by its name; manifest and spine go beside it",
         )
         command.add_argument("--json", action="store_true", help="the report as one JSON object")
+        command.add_argument(
+            "--statistics", action="store_true", help="show what there is of each feature"
+        )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -125,8 +129,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     else:
         for key, value in report.items():
             print(f"{key:<10} {value}")
-        print()
-        _print_statistics(written.rows, written.statistics)
+        if arguments.statistics:
+            print()
+            _print_statistics(written.rows, written.statistics)
     return 0
 
 

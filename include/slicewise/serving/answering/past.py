@@ -4,7 +4,7 @@ form."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,8 @@ class PastQuestion:
         columns: list[list[Any]] = []
         for position, ref in enumerate(selection.refs):
             values = list(selection.converters[position](table[ref].combine_chunks()))
+            if position in selection.memberships:
+                values = self._in_their_forms(selection.memberships[position].question, values)
             default = None if selection.defaults is None else selection.defaults[position]
             columns.append(
                 values if default is None else [default if v is None else v for v in values]
@@ -83,3 +85,13 @@ class PastQuestion:
             doubles=selection.doubles,
             tokens=request.tokens,
         )
+
+    def _in_their_forms(self, question: str, values: Sequence[Any]) -> list[Any]:
+        """Answers of what is asked of a filter: a list for a list. The archive gives lists for all
+        where one entity asks for a list."""
+        return [
+            value[0]
+            if isinstance(value, list) and not isinstance(entity[question], list)
+            else value
+            for entity, value in zip(self.request.entities, values, strict=True)
+        ]

@@ -119,7 +119,7 @@ class App:
             self._listener.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._listener
-        self.features.offline.close()
+        await self.features.offline.end()
         self.connection.close()
 
     async def _listen(self) -> None:

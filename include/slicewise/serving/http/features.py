@@ -132,7 +132,7 @@ class Features:
             self._gate.leave(ticket)
         # in no place of an answer: the archive has a line of its own
         question = await self._connection.run(self._service.past(request))
-        return await self.offline.answer(question)
+        return await self.offline.answer(question, client)
 
     def response(self, answer: Answer, *, msgpack: bool) -> Response:
         """The response that an answer makes; it is counted."""

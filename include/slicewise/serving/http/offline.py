@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from slicewise.errors import (
     BadRequest,
     DataLoss,
     Overloaded,
+    OverShare,
     SlicewiseError,
     StoreUnavailable,
     UnknownName,
@@ -23,9 +25,11 @@ from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.service import PastQuestion
 
 PATIENCE_S = 30.0
-"""Longest that a question takes, the first one's start of the process included."""
+"""Longest that a question takes, in which it waits for others and for the start of the process."""
 WAITING = 8
 """Questions that wait for the one in work; more are refused."""
+OF_A_CLIENT = 5
+"""Questions of one client, in work and waiting."""
 _LONGEST_LINE = 1 << 24
 _WORKER = "slicewise.training.past"
 
@@ -36,16 +40,19 @@ class OfflineAnswers:
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self._one_at_a_time = asyncio.Lock()
-        self._questions = 0
+        self._clients: Counter[str] = Counter()
+        """Questions of each client, in work and waiting."""
         self._worker: asyncio.subprocess.Process | None = None
+        self._ended: list[asyncio.subprocess.Process] = []
+        """Processes that were told to end."""
 
-    async def answer(self, question: PastQuestion) -> Answer:
+    async def answer(self, question: PastQuestion, client: str = "") -> Answer:
         """The archive's answer: the values that the store would give, had it kept them.
 
-        Raises BadRequest for an instant that is not archived, Overloaded, StoreUnavailable,
-        DataLoss.
+        Raises BadRequest for an instant that is not archived, Overloaded (OverShare: this client
+        alone), StoreUnavailable, DataLoss.
         """
-        header, body = await self._in_turn(question.line())
+        header, body = await self._in_turn(question.line(), client)
         if "error" in header:
             raise _refusal(header["error"])
         return question.answer(header, body)
@@ -53,51 +60,79 @@ class OfflineAnswers:
     def close(self) -> None:
         """Ends the process, if there is one."""
         worker, self._worker = self._worker, None
-        if worker is not None and worker.returncode is None:
+        if worker is None:
+            return
+        self._ended.append(worker)
+        if worker.stdin is not None:
+            worker.stdin.close()
+        if worker.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 worker.kill()
 
-    async def _in_turn(self, line: bytes) -> tuple[dict[str, Any], bytes]:
-        if self._questions > WAITING:
-            raise Overloaded(
-                f"{self._questions} questions wait for the archive",
-                where="offline",
-                retry_after_s=self._patience_s / 2,
-                next_step="ask again, or build a training set of many instants at once",
-            )
-        self._questions += 1
-        try:
-            async with self._one_at_a_time:
-                return await self._answered(line)
-        finally:
-            self._questions -= 1
+    async def end(self) -> None:
+        """Ends the process, and waits until it is gone."""
+        self.close()
+        while self._ended:
+            await self._ended.pop().communicate()  # to the end of its pipes
 
-    async def _answered(self, line: bytes) -> tuple[dict[str, Any], bytes]:
-        whole = False
+    async def _in_turn(self, line: bytes, client: str) -> tuple[dict[str, Any], bytes]:
+        if self._clients.total() > WAITING:
+            raise self._full(Overloaded, f"{self._clients.total()} questions wait for the archive")
+        if self._clients[client] >= OF_A_CLIENT:
+            raise self._full(OverShare, f"{self._clients[client]} questions of this client wait")
+        self._clients[client] += 1
         try:
-            async with asyncio.timeout(self._patience_s):
-                worker = await self._running()
-                assert worker.stdin is not None
-                assert worker.stdout is not None
-                worker.stdin.write(line)
-                await worker.stdin.drain()
-                header = json.loads(await worker.stdout.readline())
-                body = await worker.stdout.readexactly(header["size"])
-                whole = True
-                return header, body
+            async with asyncio.timeout(self._patience_s) as patience, self._one_at_a_time:
+                return await self._answered(line)
         except TimeoutError as error:
+            assert patience.expired()
             raise StoreUnavailable(
-                f"the archive was not read within {self._patience_s:g} s",
+                f"the archive did not answer within {self._patience_s:g} s, waiting included",
                 where="offline",
                 next_step="ask for fewer entities, or build a training set",
             ) from error
-        except (OSError, ValueError, asyncio.IncompleteReadError) as error:
-            raise StoreUnavailable(
-                "the process that reads the archive has ended",
-                where="offline",
-                expected="the libraries of slicewise[training] beside the API, and its settings",
-                next_step="see the API's log; then ask again",
-            ) from error
+        finally:
+            self._clients[client] -= 1
+
+    def _full(self, kind: type[Overloaded], what: str) -> Overloaded:
+        return kind(
+            what,
+            where="offline",
+            retry_after_s=self._patience_s / 2,
+            next_step="ask again, or build a training set of many instants at once",
+        )
+
+    async def _answered(self, line: bytes) -> tuple[dict[str, Any], bytes]:
+        for again in (True, False):
+            old = self._worker
+            worker = await self._running()
+            try:
+                return await self._exchanged(worker, line)
+            except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+                # one that had nothing to do for long may have ended as the question came
+                if again and worker is old:
+                    continue
+                raise StoreUnavailable(
+                    "the process that reads the archive has ended",
+                    where="offline",
+                    expected="the libraries of slicewise[training] beside the API, and its settings",
+                    next_step="see the API's log; then ask again",
+                ) from error
+        raise AssertionError("unreachable")
+
+    async def _exchanged(
+        self, worker: asyncio.subprocess.Process, line: bytes
+    ) -> tuple[dict[str, Any], bytes]:
+        whole = False
+        try:
+            assert worker.stdin is not None
+            assert worker.stdout is not None
+            worker.stdin.write(line)
+            await worker.stdin.drain()
+            header = json.loads(await worker.stdout.readline())
+            body = await worker.stdout.readexactly(header["size"])
+            whole = True
+            return header, body
         finally:
             if not whole:  # also where who asked is gone: the next must not get this answer
                 self.close()
@@ -106,6 +141,7 @@ class OfflineAnswers:
         """The process, started where there is none."""
         worker = self._worker
         if worker is None or worker.returncode is not None:
+            await self.end()
             pipe = asyncio.subprocess.PIPE
             worker = self._worker = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", _WORKER, stdin=pipe, stdout=pipe, limit=_LONGEST_LINE

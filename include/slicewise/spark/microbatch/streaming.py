@@ -45,6 +45,7 @@ from slicewise.stores.online.operations.committed import (
     EnterCommitted,
     committed_of,
 )
+from slicewise.stores.online.operations.connecting import ReadTime
 from slicewise.stores.online.operations.ids import unremembered
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
@@ -254,7 +255,7 @@ class SourceQuery:
         before, entered_s = self._entered
         now_s = time.monotonic()
         if committed != before and now_s - entered_s >= ENTERED_EVERY_S:
-            store.run(EnterCommitted(self.plan.source.name, committed))
+            store.run(EnterCommitted(self.plan.source.name, committed, store.run(ReadTime())))
             self._entered = committed, now_s
 
     def begin_drain(self) -> None:

@@ -7,7 +7,7 @@ has nothing new to say writes nothing: a rerun changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,10 @@ from slicewise.stores.online.port import OnlineStore
 OVERLAP_US = 60_000_000
 """An entry has its instant before it is written: one that was on its way when a row was made stands
 in the next."""
+ROWS_AT_ONCE = 48
+"""Rows of the table, an hour's entries each, that are held at once."""
 _UTC_US = pa.timestamp("us", "UTC")
+_ENTERED = ("entered_us", "entered")
 
 
 def record_committed(catalog: Catalog, store: OnlineStore, source: str, topic: str) -> bool:
@@ -47,7 +50,7 @@ def record_committed(catalog: Catalog, store: OnlineStore, source: str, topic: s
     last = newest(catalog, source)
     since_us = 0 if last is None else last[0] - OVERLAP_US
     entered = store.run(ReadEntered(source, since_us))
-    if last is not None and current == last[1:] and not _new(entered, last[0]):
+    if last is not None and current == last[1:] and not _new(catalog, source, last[0], entered):
         return False
     offset_vector, deployment_version, store_id = current
     row = {
@@ -69,14 +72,21 @@ def record_committed(catalog: Catalog, store: OnlineStore, source: str, topic: s
     return True
 
 
-def _new(entered: Sequence[Entered], after_us: int) -> bool:
-    return any(one.at_us > after_us for one in entered)
+def _new(catalog: Catalog, source: str, time_us: int, entered: Sequence[Entered]) -> bool:
+    """Tells whether there are entries that the row of this time lacks: one that was on its way then
+    has an earlier instant."""
+    if not entered:
+        return False
+    chosen = f"{_of(source)} and time = '{_text(time_us)}'"
+    rows = catalog.load_table(COMMITTED.identifier).scan(row_filter=chosen).to_arrow()
+    recorded = set(pc.list_flatten(rows["entered_us"]).to_pylist())
+    return any(one.at_us not in recorded for one in entered)
 
 
 def newest(catalog: Catalog, source: str) -> tuple[int, bytes, int, int] | None:
     """(time, offset vector, deployment version, store id) of the newest row of a source."""
     scan = ensure(catalog, COMMITTED).scan(
-        row_filter=f"source = '{source}'",
+        row_filter=_of(source),
         selected_fields=("time", "cover", "epoch", "generation"),
     )
     rows = scan.to_arrow()
@@ -104,57 +114,84 @@ def high_water(catalog: Catalog) -> MetadataBackup | None:
     return MetadataBackup(store_id, deployment_version, "", committed, {})
 
 
-def committed_between(
-    catalog: Catalog, store: OnlineStore, source: str, first_us: int, last_us: int
+def committed_at(
+    catalog: Catalog, store: OnlineStore, source: str, instants_us: npt.NDArray[np.int64]
 ) -> pa.Table:
-    """Reads what a source's committed offsets were.
+    """Reads what a source's committed offsets were at these instants.
 
-    Gives `at_us` (int64) and `packed` (binary) of every entry from the last before `first_us` to
-    `last_us`, and maybe some around, in any order.
-
-    The store is read first: what leaves it meanwhile is in the table. Raises StoreUnavailable.
+    Gives `at_us` (int64) and `packed` (large binary), ascending: the newest entry at or before each
+    of them, and the first that there is. The store is read first, all of it: what leaves it
+    meanwhile is in the table. What is held at once follows from the instants, and not from the time
+    between them. Raises StoreUnavailable.
     """
-    fresh = store.run(ReadEntered(source, first_us - OVERLAP_US, last_us))
-    parts = [
-        pa.table(
-            {
-                "at_us": pa.array([one.at_us for one in fresh], pa.int64()),
-                "packed": pa.array([one.packed for one in fresh], pa.binary()),
-            }
-        )
-    ]
-    own = f"source = '{source}'"
+    instants = np.unique(instants_us)
+    fresh = store.run(ReadEntered(source, 0, int(instants[-1])))
+    kept = reduced(
+        _pairs(
+            pa.array([one.at_us for one in fresh], pa.int64()),
+            pa.array([one.packed for one in fresh], pa.binary()),
+        ),
+        instants,
+    )
     try:
         table = catalog.load_table(COMMITTED.identifier)
     except NoSuchTableError:
-        return parts[0]
-    # metadata alone would do, were each row a file; a row is an hour, and this reads its time only
-    times = table.scan(row_filter=own, selected_fields=("time",)).to_arrow()["time"]
-    span = _rows_of(np.sort(np.asarray(times.cast(pa.int64()).to_numpy())), first_us, last_us)
-    if span is None:
-        return parts[0]
-    first, last = map(_text, span)
-    chosen = f"{own} and time >= '{first}' and time <= '{last}'"
-    rows = table.scan(row_filter=chosen).to_arrow()
-    parts.append(_pairs(rows["time"].cast(_UTC_US).cast(pa.int64()), rows["cover"]))
-    if "entered" in rows.column_names:  # of an hour before entries were made it says its end alone
-        instants, entered = (pc.list_flatten(rows[name]) for name in ("entered_us", "entered"))
-        parts.append(_pairs(instants, entered))
-    return pa.concat_tables(parts)
+        return kept
+    times = table.scan(row_filter=_of(source), selected_fields=("time",)).to_arrow()["time"]
+    at_us = np.sort(np.asarray(times.cast(_UTC_US).cast(pa.int64()).to_numpy()))
+    for first, last in _runs(at_us, instants):
+        chosen = f"{_of(source)} and time >= '{_text(first)}' and time <= '{_text(last)}'"
+        rows = table.scan(row_filter=chosen).to_arrow()
+        parts = [kept, _pairs(rows["time"].cast(_UTC_US).cast(pa.int64()), rows["cover"])]
+        if "entered" in rows.column_names:  # of an hour before entries were made it has its end
+            parts.append(_pairs(*(pc.list_flatten(rows[name]) for name in _ENTERED)))
+        kept = reduced(pa.concat_tables(parts), instants)
+    return kept
 
 
-def _rows_of(times: npt.NDArray[np.int64], first_us: int, last_us: int) -> tuple[int, int] | None:
-    """Times of the first and the last row to read: the last before the span says how it began, and
-    the second after it may have an entry of its end."""
+def reduced(entries: pa.Table, instants_us: npt.NDArray[np.int64]) -> pa.Table:
+    """The entries that are the newest at or before some of these instants, ascending, and the
+    first; of one instant the one with the greatest bytes, whatever the order of files.
+
+    instants_us: ascending.
+    """
+    entries = entries.sort_by([("at_us", "ascending"), ("packed", "ascending")])
+    at_us = np.asarray(entries["at_us"].to_numpy(), np.int64)
+    begins = np.searchsorted(instants_us, at_us, "left")
+    used = begins < np.append(begins[1:], len(instants_us))
+    if len(at_us):
+        used[np.searchsorted(at_us, at_us[0], "right") - 1] = True
+    return entries.filter(pa.array(used)).combine_chunks()
+
+
+def _runs(
+    times: npt.NDArray[np.int64], instants_us: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, int]]:
+    """Runs of rows that may have the entries of these instants: the times of first and last.
+
+    The last row before an instant says how its hour began; the second after it may have an entry
+    that was on its way.
+    """
     if not len(times):
-        return None
-    first = max(0, int(np.searchsorted(times, first_us, "right")) - 1)
-    last = min(len(times) - 1, int(np.searchsorted(times, last_us, "left")) + 1)
-    return int(times[first]), int(times[last])
+        return
+    wanted = np.zeros(len(times), np.bool_)
+    before = np.searchsorted(times, instants_us, "right") - 1
+    for step in range(4):
+        wanted[np.clip(before + step, 0, len(times) - 1)] = True
+    rows = np.flatnonzero(wanted)
+    starts = np.flatnonzero(np.append(True, np.diff(rows) > 1))
+    for run in np.split(rows, starts[1:]):
+        for part in range(0, len(run), ROWS_AT_ONCE):
+            some = run[part : part + ROWS_AT_ONCE]
+            yield int(times[some[0]]), int(times[some[-1]])
 
 
-def _pairs(at_us: pa.ChunkedArray, packed: pa.ChunkedArray) -> pa.Table:
-    return pa.table({"at_us": at_us.cast(pa.int64()), "packed": packed.cast(pa.binary())})
+def _of(source: str) -> str:
+    return f"source = '{source}'"
+
+
+def _pairs(at_us: pa.Array | pa.ChunkedArray, packed: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return pa.table({"at_us": at_us.cast(pa.int64()), "packed": packed.cast(pa.large_binary())})
 
 
 def _text(us: int) -> str:

@@ -15,6 +15,7 @@ from slicewise.errors import BadRequest, CodecError, DataLoss
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.stores.lake.committed import reduced
 from slicewise.training.arrival import Arrival, CommittedTimes, refuse_later
 from slicewise.training.dataset import build_training_set, parquet_bytes, rebuild
 from slicewise.training.manifest import Manifest
@@ -75,14 +76,25 @@ def world(seed: int) -> tuple[list[OracleEvent], InMemoryArchive, Entries]:
     return oracle_events(events), archive, entries
 
 
-def arrival_of(entries: Entries, known_at_us: int | None = None) -> Arrival:
-    table = pa.table(
+def entry_table(entries: Entries) -> pa.Table:
+    return pa.table(
         {
             "at_us": pa.array([at for at, _ in entries], pa.int64()),
-            "packed": pa.array([OffsetVector(o).pack() for _, o in entries], pa.binary()),
+            "packed": pa.array([OffsetVector(o).pack() for _, o in entries], pa.large_binary()),
         }
     )
-    return Arrival({"plays": CommittedTimes.of("plays", table)}, known_at_us)
+
+
+def arrival_of(
+    entries: Entries, known_at_us: int | None = None, spine: list[dict[str, Any]] | None = None
+) -> Arrival:
+    """Knowledge of all of these entries, or of those that are read for a spine."""
+    instants = [row["at"] for row in spine or ()] or [at for at, _ in entries] or [START]
+    if known_at_us is not None:
+        instants = [known_at_us]
+    kept = reduced(entry_table(entries), np.unique(np.array(instants, np.int64)))
+    assert len(kept) <= len(instants) + 1
+    return Arrival({"plays": CommittedTimes.of("plays", kept)}, known_at_us)
 
 
 def wanted(ref: str, events: list[OracleEvent], end: int) -> Any:
@@ -130,12 +142,12 @@ def test_each_row_knows_what_was_applied_by_its_own_instant(seed: int) -> None:
     raw, archive, entries = world(seed)
     spine = rows_at(seed)
     built = build_training_set(
-        DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of(entries)
+        DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of(entries, spine=spine)
     )
     contents = [[o for at, o in entries if at <= row["at"]][-1] for row in spine]
     assert compare(built.table.to_pylist(), spine, raw, contents) > 5
     (noted,) = built.manifest.arrival.values()
-    assert noted["until_us"] == entries[-1][0]
+    assert 0 < noted["entries"] <= len(spine)
     assert built.manifest.known_at_us == 0
 
 
@@ -158,13 +170,25 @@ def test_an_entry_counts_from_its_very_instant_on() -> None:
     assert times.newest(instants).tolist() == [0, 0, 1, 1]
 
 
-def test_entries_that_come_twice_and_in_any_order_are_the_same_knowledge() -> None:
-    _, _, entries = world(6)
-    at_us = np.array([row["at"] for row in rows_at(6)])
-    one, other = arrival_of(entries), arrival_of([*entries[::-1], *entries[3:9]])
-    assert one.of("plays", at_us).digest == other.of("plays", at_us).digest
-    assert np.array_equal(one.of("plays", at_us).base, other.of("plays", at_us).base)
-    assert one.of("plays", at_us).joined() == other.of("plays", at_us).joined()
+@pytest.mark.parametrize("seed", seeds([6, 11, 12]))
+def test_of_entries_that_come_twice_and_in_any_order_those_are_read_that_count(seed: int) -> None:
+    _, _, entries = world(seed)
+    spine = rows_at(seed)
+    at_us = np.array([row["at"] for row in spine])
+    whole = arrival_of(entries).of("plays", at_us)
+    some = arrival_of([*entries[::-1], *entries[3:9]], spine=spine).of("plays", at_us)
+    assert whole.digest == some.digest
+    assert np.array_equal(whole.base[whole.row], some.base[some.row])
+    assert whole.joined() == some.joined()
+
+
+def test_of_one_instant_the_greatest_bytes_count_and_what_never_counts_is_left() -> None:
+    less, more = {(TOPIC, 0): 5}, {(TOPIC, 0): 6}
+    entries: Entries = [(START, {}), (START + 5, more), (START + 5, less), (START + 9, less)]
+    kept = reduced(entry_table(entries), np.array([START + 5, START + 8]))
+    assert kept["at_us"].to_pylist() == [START, START + 5], "the first stays: there it begins"
+    assert OffsetVector.unpack(kept["packed"][1].as_py()) == OffsetVector(more)
+    assert not len(reduced(entry_table([]), np.array([START])))
 
 
 def test_a_partition_or_a_topic_that_comes_later_was_at_its_begin_before() -> None:
@@ -183,7 +207,7 @@ def test_a_partition_or_a_topic_that_comes_later_was_at_its_begin_before() -> No
 
 @pytest.mark.parametrize("raw", [b"", b"\xc1", b"\x01", OffsetVector({(TOPIC, 0): 4}).pack()[:-1]])
 def test_bytes_that_are_no_offset_vector_are_refused(raw: bytes) -> None:
-    table = pa.table({"at_us": [START], "packed": pa.array([raw], pa.binary())})
+    table = pa.table({"at_us": [START], "packed": pa.array([raw], pa.large_binary())})
     with pytest.raises(CodecError):
         Arrival({"plays": CommittedTimes.of("plays", table)}).of("plays", np.array([START]))
 
@@ -226,22 +250,19 @@ def test_without_entries_knowledge_by_arrival_is_refused() -> None:
         build_training_set(DEPLOYMENT, archive, rows_at(9), list(REFS), "arrival")
 
 
-def test_it_is_built_again_to_the_same_bytes_after_more_was_entered() -> None:
+def test_it_is_built_again_to_the_same_bytes_from_the_entries_that_were_written() -> None:
     _, archive, entries = world(10)
-    spine, earlier = rows_at(10), entries[:20]
-    built = build_training_set(
-        DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival_of(earlier)
-    )
-    manifest = Manifest.from_json(built.manifest.to_json(), "test")
-    until = manifest.arrival["plays"]["until_us"]
-    assert built.spine is not None
-
-    def later(at_us: Any) -> Arrival:  # noqa: ARG001
-        whole = arrival_of(entries).times["plays"]
-        table = pa.table({"at_us": whole.at_us, "packed": whole.packed})
-        return Arrival({"plays": CommittedTimes.of("plays", table, until)})
-
-    again = rebuild(archive, manifest, built.spine.table, "test", later)
-    assert parquet_bytes(again.table) == parquet_bytes(built.table)
-    with pytest.raises(DataLoss, match=r"rows of ops\.ledger"):
-        rebuild(archive, manifest, built.spine.table, "test", lambda _: arrival_of(entries[:5]))
+    spine = rows_at(10)
+    for known_at in (None, END):
+        arrival = arrival_of(entries[:20], known_at, spine)
+        built = build_training_set(
+            DEPLOYMENT, archive, spine, list(REFS), "arrival", arrival=arrival
+        )
+        manifest = Manifest.from_json(built.manifest.to_json(), "test")
+        assert built.spine is not None
+        written = Arrival.of_table(arrival.table(built.spine.at_us), known_at)
+        again = rebuild(archive, manifest, built.spine.table, "test", written)
+        assert parquet_bytes(again.table) == parquet_bytes(built.table)
+        for other in (arrival_of(entries[:5], known_at), None, Arrival({})):
+            with pytest.raises(DataLoss, match="beside the data set"):
+                rebuild(archive, manifest, built.spine.table, "test", other)

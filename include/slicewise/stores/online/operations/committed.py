@@ -156,14 +156,20 @@ class Entered:
 @dataclass(frozen=True)
 class EnterCommitted(Owner[int]):
     """Enters the committed offsets of a source for this instant of the store's clock, which is its
-    reply. They were read before: all of them was applied by then."""
+    reply.
+
+    They were read before, and the time of all nodes (`ReadTime`) after them: all of them was
+    applied by then, whichever node's clock is behind.
+    """
 
     name: str
     """The source's."""
     committed: OffsetVector
+    read_at_us: int
 
     def steps(self, at: NodeContext) -> Steps[int]:
-        (now_us,) = yield [TIME]
+        (own_us,) = yield [TIME]
+        now_us = max(own_us, self.read_at_us)
         key = keys.entered_key(at.store_id, self.name, now_us // HOUR_US)
         field = ENTERED.form % now_us
         expiry = (now_us + ENTERED_KEPT_US) // 1_000_000
