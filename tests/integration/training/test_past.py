@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -157,12 +158,14 @@ def test_sets_have_their_defaults_and_clients_their_errors(api: Api) -> None:
 def workers_of(api: Api) -> list[psutil.Process]:
     """The processes of this test's API that read archives."""
     state = str(api.settings.state_dir)
-    return [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if "slicewise.training.past" in process.cmdline()
-        and process.environ().get("SLICEWISE_STATE") == state
-    ]
+    some = []
+    for process in psutil.Process().children(recursive=True):
+        # one that ended lately may stand there still
+        with contextlib.suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+            if "slicewise.training.past" in process.cmdline():
+                own = process.environ().get("SLICEWISE_STATE") == state
+                some += [process] if own else []
+    return some
 
 
 def test_of_a_killed_reader_another_one_answers_what_it_had(api: Api) -> None:
@@ -198,33 +201,22 @@ def test_more_questions_than_wait_are_refused_with_the_time_to_ask_again(api: Ap
     assert refused.headers["retry-after"]
 
 
-class Quiet(OfflineAnswers):
-    """Answers of a reader that never gives one, or of one that ends as the question comes."""
-
-    def __init__(self, ends: bool) -> None:
-        super().__init__(patience_s=0.5)
-        self.ends, self.started = ends, 0
-
-    async def _running(self) -> asyncio.subprocess.Process:
-        if self._worker is None or self._worker.returncode is not None:
-            self.started += 1
-            await self.end()
-            gives = "" if self.ends and self.started == 1 else "import time; time.sleep(60)"
-            if self.ends and self.started == 2:
-                gives = 'print(\'{"size": 0, "error": null}\', flush=True)'
-            self._worker = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-c",
-                f"import sys; {'' if not gives else 'sys.stdin.readline();'} {gives}",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-            )
-        return self._worker
+SILENT = "import sys, time; sys.stdin.readline(); time.sleep(60)"
+ENDS_FIRST = """
+import pathlib, sys
+begun = pathlib.Path(sys.argv[1])
+if begun.exists():
+    sys.stdin.readline()
+    print('{"size": 0, "error": null}', flush=True)
+    sys.stdin.readline()
+begun.touch()
+"""
+"""A reader that ends before its first question; the second one answers."""
 
 
 def test_all_who_wait_are_refused_in_their_own_time() -> None:
     async def run() -> list[float]:
-        answers = Quiet(ends=False)
+        answers = OfflineAnswers(0.5, (sys.executable, "-c", SILENT))
 
         async def one(client: str) -> float:
             begun = time.monotonic()
@@ -240,14 +232,15 @@ def test_all_who_wait_are_refused_in_their_own_time() -> None:
     assert max(asyncio.run(run())) < 3.0
 
 
-def test_a_reader_that_ended_by_itself_is_another_ones_question() -> None:
+def test_a_reader_that_ended_by_itself_is_another_ones_question(tmp_path: Path) -> None:
+    program = (sys.executable, "-c", ENDS_FIRST, str(tmp_path / "begun"))
+
     async def run() -> dict[str, Any]:
-        answers = Quiet(ends=True)
+        answers = OfflineAnswers(20.0, program)
         try:
-            await answers._running()
-            # as if it were found running, and ended since
-            header, _ = await answers._answered(b"{}\n")
-            assert answers.started == 2
+            first = await answers._running()
+            header, _ = await answers._in_turn(b"{}\n", "client")
+            assert (await answers._running()).pid != first.pid
             return header
         finally:
             await answers.end()

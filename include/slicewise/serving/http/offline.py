@@ -8,7 +8,7 @@ import contextlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slicewise import log
@@ -37,12 +37,18 @@ _WORKER = "slicewise.training.past"
 class OfflineAnswers:
     """The archive's answers, of one process of the API."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
-        self._patience_s = patience_s
+    def __init__(
+        self,
+        patience_s: float = PATIENCE_S,
+        program: Sequence[str] = (sys.executable, "-m", _WORKER),
+    ) -> None:
+        """program: the reader's command."""
+        self._patience_s, self._program = patience_s, program
         self._one_at_a_time = asyncio.Lock()
         self._clients: Counter[str] = Counter()
         """Questions of each client, in work and waiting."""
         self._worker: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Future[asyncio.subprocess.Process] | None = None
         self._ended: list[asyncio.subprocess.Process] = []
         """Processes that were told to end."""
 
@@ -71,9 +77,11 @@ class OfflineAnswers:
 
     async def end(self) -> None:
         """Ends the process, and waits until it is gone."""
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+            self._starting = None
         self.close()
-        while self._ended:
-            await self._ended.pop().communicate()  # to the end of its pipes
+        await self._reap()
 
     async def _in_turn(self, line: bytes, client: str) -> tuple[dict[str, Any], bytes]:
         if self._clients.total() > WAITING:
@@ -138,16 +146,34 @@ class OfflineAnswers:
                 self.close()
 
     async def _running(self) -> asyncio.subprocess.Process:
-        """The process, started where there is none."""
-        worker = self._worker
-        if worker is None or worker.returncode is not None:
-            await self.end()
-            pipe = asyncio.subprocess.PIPE
-            worker = self._worker = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", _WORKER, stdin=pipe, stdout=pipe, limit=_LONGEST_LINE
-            )
-            log.event("offline_started", pid=worker.pid)
-        return worker
+        """The process, started where there is none. A start goes on where who waits for it is out
+        of time: the next question finds it."""
+        if self._starting is None:
+            worker = self._worker
+            if worker is not None and worker.returncode is None:
+                return worker
+            self._starting = asyncio.ensure_future(self._start())
+        try:
+            return await asyncio.shield(self._starting)
+        finally:
+            if self._starting is not None and self._starting.done():
+                self._starting = None
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        self.close()
+        await self._reap()
+        self._worker = await asyncio.create_subprocess_exec(
+            *self._program,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE,
+        )
+        log.event("offline_started", pid=self._worker.pid)
+        return self._worker
+
+    async def _reap(self) -> None:
+        while self._ended:
+            await self._ended.pop().communicate()  # to the end of its pipes
 
 
 def _refusal(wire: Mapping[str, Any]) -> SlicewiseError:
