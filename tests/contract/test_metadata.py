@@ -3,13 +3,11 @@ whole or not at all."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from slicewise.clock import ManualClock
 from slicewise.errors import (
     DefinitionError,
     DeploymentSuperseded,
@@ -21,23 +19,10 @@ from slicewise.errors import (
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata
-from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
-from slicewise.stores.online.operations.committed import (
-    ENTERED_KEPT_US,
-    AdvanceCommitted,
-    BeginBatch,
-    EnterCommitted,
-    Entered,
-    ReadEntered,
-)
-from slicewise.stores.online.operations.connecting import (
-    HoldBuilds,
-    Initialise,
-    ReadMetadata,
-    ReadTime,
-)
+from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
+from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
 from slicewise.stores.online.operations.pending import BeginRealtime, EndRealtime
 from slicewise.stores.online.operations.publish_days import MarkHour, ReadHours
@@ -556,37 +541,3 @@ def test_a_deployment_between_a_real_time_lane_plan_and_its_entry_refuses_it(ben
     with pytest.raises(DeploymentSuperseded):
         racing(bench.store, steps, race)
     assert not bench.store.run(ReadMetadata()).realtime_starts
-
-
-def test_committed_offsets_are_entered_for_instants_and_read_in_their_order(bench: Bench) -> None:
-    first = bench.store.run(EnterCommitted("plays", offset_vector(1), 0))
-    time.sleep(0.001)
-    second = bench.store.run(EnterCommitted("plays", offset_vector(7, 2), 0))
-    bench.store.run(EnterCommitted("others", offset_vector(3), 0))
-    assert first < second <= bench.store.run(ReadTime())
-    wanted = [Entered(first, offset_vector(1).pack()), Entered(second, offset_vector(7, 2).pack())]
-    assert bench.store.run(ReadEntered("plays", 0)) == wanted
-    assert bench.store.run(ReadEntered("plays", first + 1)) == wanted[1:]
-    assert bench.store.run(ReadEntered("plays", second + 1)) == []
-    assert bench.store.run(ReadEntered("plays", 0, second - 1)) == wanted[:1]
-    assert bench.store.run(ReadEntered("plays", 0, 5)) == []
-    assert bench.store.run(ReadEntered("nobody", 0)) == []
-
-
-def test_entered_offsets_go_by_themselves_and_are_read_over_all_hours_until_then() -> None:
-    clock = ManualClock(1_700_000_000_000_000)
-    store = open_memory(MemoryServer(clock))
-    store.run(Initialise())
-    instants = []
-    for _ in range(ENTERED_KEPT_US // (12 * HOUR_US) + 2):
-        instants.append(store.run(EnterCommitted("plays", offset_vector(1), 0)))
-        clock.advance(12 * HOUR_US)
-    kept = [one.at_us for one in store.run(ReadEntered("plays", 0))]
-    assert kept == instants[-3:], "an hour's entries go together, two days after its last"
-
-
-def test_an_entry_is_dated_by_the_latest_clock_of_all_nodes(bench: Bench) -> None:
-    later = bench.store.run(ReadTime()) + 5_000_000
-    assert bench.store.run(EnterCommitted("plays", offset_vector(1), later)) == later
-    before = bench.store.run(ReadTime())
-    assert bench.store.run(EnterCommitted("plays", offset_vector(2), 0)) >= before

@@ -30,6 +30,7 @@ from slicewise.settings import Settings
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.committed import committed_at
 from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.operations.committed import ReadEntered, committed_of
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.e2e.compare import Count, compare, spine
 from tests.e2e.payments import CARDS, PARTITIONS, Produced, parse, payments
@@ -218,7 +219,7 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(
 
     # --- and training by the tokens of these answers gives the same bytes
     # archives up to now: the tokens' offset vectors are reached
-    time.sleep(2.0)  # the stream has entered by then how far it is
+    platform.wait(lambda: entered_reason(platform), "the stream to enter how far it is")
     caught_up = now_us()
     platform.job("compact", "--hour", hour_text(1))
     total += check_training(platform, deployment, tmp_path, rows)
@@ -278,6 +279,15 @@ def check_training(
     )
     assert not count.wrong, "\n".join(count.wrong[:20])
     return count.compared
+
+
+def entered_reason(platform: Stack) -> str | None:
+    """Says why the newest entry is not all that is applied; None where it is."""
+    with platform.store() as store:
+        committed = committed_of(store.run(ReadMetadata()), TOPIC)
+        newest = store.run(ReadEntered(TOPIC, 0))[-1:]
+    entered = [OffsetVector.unpack(one.packed) for one in newest]
+    return None if entered == [committed] else f"{entered} of {committed}"
 
 
 def check_arrival(platform: Stack, deployment: Deployment, folder: Path, caught_up_us: int) -> int:

@@ -221,7 +221,6 @@ def open_again(
     beside = path.with_name(name + SPINE_SUFFIX)
     step(f"building {manifest.rows} rows of {len(manifest.features)} features again")
     given = spine or (beside if manifest.spine else None)
-
     arrival = None
     if manifest.arrival:
         entries = read_entries(path.with_name(name + ARRIVAL_SUFFIX))

@@ -125,12 +125,12 @@ class Arrival:
     def table(self, at_us: Ints) -> pa.Table:
         """The entries that rows at these instants know, of all sources: `source`, `at_us`,
         `packed`. From it the same set is built again, whatever becomes of the others."""
-        return pa.concat_tables(
-            self.of(source, at_us).entries.add_column(
-                0, "source", pa.array([source] * self.of(source, at_us).entries.num_rows)
-            )
-            for source in sorted(self.times)
-        )
+        parts = []
+        for source in sorted(self.times):
+            entries = self.of(source, at_us).entries
+            names = pa.array([source] * len(entries), pa.string())
+            parts.append(entries.add_column(0, "source", names))
+        return pa.concat_tables(parts)
 
     @staticmethod
     def of_table(entries: pa.Table, known_at_us: int | None) -> Arrival:
@@ -147,10 +147,9 @@ class Arrival:
 
     def ages_us(self, source: str, at_us: Ints) -> Ints:
         """Per row how much older its entry is than the instant at which it knows."""
-        times = self.times[source]
-        if self.known_at_us is not None:
-            at_us = np.full(1, self.known_at_us, np.int64)
-        return at_us - times.at_us[times.newest(at_us)]
+        arrived = self.of(source, at_us)
+        entered_us = np.asarray(arrived.entries["at_us"].to_numpy())[arrived.row]
+        return (at_us if self.known_at_us is None else self.known_at_us) - entered_us
 
 
 def _columns(

@@ -218,8 +218,8 @@ def rebuild(
 ) -> DataSet:
     """The data set of a manifest, once more from the archive.
 
-    arrival: what rows know, of knowledge by arrival. Raises BadRequest if the
-    spine is not the manifest's, DataLoss if the archive no longer gives what it gave.
+    arrival: what rows know, of knowledge by arrival. Raises BadRequest if the spine is not the
+    manifest's, DataLoss if the archive no longer gives what it gave.
     """
     deployment = manifest.deployed()
     if manifest.kind == "snapshot":

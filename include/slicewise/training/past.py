@@ -1,8 +1,8 @@
 """Answers of past instants come from the archive, by a process beside the prediction API.
 
-The API asks on stdin, a line of JSON per question, and is answered on stdout: a line of JSON with
-the size of what follows, and a table in Arrow's stream format. It shares nothing with answers of
-the store but the machine, and ends by itself when nobody asks (docs/adr/0123).
+The API asks on stdin and is answered on stdout: a line of JSON with the size of what follows, and a
+table in Arrow's stream format, of entities there and of values here. The process shares nothing
+with answers of the store but the machine, and ends by itself when nobody asks (docs/adr/0123).
 """
 
 from __future__ import annotations
@@ -14,31 +14,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import date
-from decimal import Context, Decimal
 from typing import Any, BinaryIO
 
-import numpy as np
 import pyarrow as pa
 
 from slicewise import log
-from slicewise.client.instants import instant, instant_us
 from slicewise.clock import SystemClock
 from slicewise.errors import NotReady, SlicewiseError, StoreUnavailable
 from slicewise.extras import needed
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.schema.types import DATE, TIMESTAMP, arrow_type, decimal_parts
 from slicewise.settings import Settings
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.training.answering.spines import answer_spine, incomplete, reach
 from slicewise.training.archiving.offline import IcebergArchive
 from slicewise.training.requests.unit_requests import entity_types, questions_of, resolve
-from slicewise.training.tables.instants import as_timestamps
-from slicewise.training.tables.spine import AT, read_spine
+from slicewise.training.tables.spine import read_spine
 
 IDLE_S = 600.0
 """The process ends when nobody has asked for so long."""
-_WIDE = Context(prec=100)
 NICE = 10
 """By so much the process gives way to the API's own."""
 
@@ -67,13 +60,13 @@ class Past:
         self,
         digest: str,
         refs: Sequence[str],
-        entities: Sequence[Mapping[str, Any]],
-        at_us: int,
+        entities: pa.Table,
     ) -> PastAnswer:
         """The features of these entities at an instant, with the bounds of online answers.
 
-        digest: of the deployment that the API serves. Raises NotReady where the store has lost it,
-        BadRequest for an instant that is not archived, NothingArchived, StoreUnavailable.
+        entities: their columns, what filters are asked for, and `at`. digest: of the deployment
+        that the API serves. Raises NotReady where the store has lost it, BadRequest for an instant
+        that is not archived, NothingArchived, StoreUnavailable.
         """
         from slicewise.stores.lake.catalog import open_catalog
 
@@ -82,9 +75,8 @@ class Past:
         archive = IcebergArchive(open_catalog(settings), settings.kafka_bootstrap, clock)
         _, requested = resolve(deployment, list(refs))
         types, questions = entity_types(requested), questions_of(requested)
-        given = _table({**types, **questions}, entities, at_us)
-        spine = read_spine(given, types, questions, "entities")
-        reaches = reach(deployment, archive, requested, at_us)
+        spine = read_spine(entities, types, questions, "entities")
+        reaches = reach(deployment, archive, requested, int(spine.at_us.max()))
         finished = answer_spine(
             deployment, archive, reaches, requested, spine, "event_time", mode="at"
         )
@@ -112,39 +104,6 @@ class Past:
         return self._deployments[digest]
 
 
-def _table(types: Mapping[str, str], entities: Sequence[Mapping[str, Any]], at_us: int) -> pa.Table:
-    """The entities as a spine. They were checked by who answers requests: a value has its type, or
-    the text of it."""
-    columns: dict[str, Any] = {}
-    for name, kind in types.items():
-        values = [entity[name] for entity in entities]
-        if any(isinstance(value, list) for value in values):
-            lists = [value if isinstance(value, list) else [value] for value in values]
-            typed = [[_typed(one, kind) for one in some] for some in lists]
-            columns[name] = pa.array(typed, pa.list_(arrow_type(kind)))
-        else:
-            columns[name] = pa.array([_typed(value, kind) for value in values], arrow_type(kind))
-    columns[AT] = as_timestamps(np.full(len(entities), at_us, np.int64))
-    return pa.table(columns)
-
-
-def _typed(value: Any, kind: str) -> Any:
-    """A value of JSON as its type has it."""
-    if value is None:
-        return None
-    if kind == TIMESTAMP:
-        return instant(instant_us(value))
-    if kind == DATE:
-        return date.fromisoformat(value)
-    parts = decimal_parts(kind)
-    # with the digits of its type: it was checked that no others are but zeros
-    return (
-        Decimal(str(value)).quantize(Decimal(1).scaleb(-parts[1]), context=_WIDE)
-        if parts
-        else value
-    )
-
-
 def serve(past: Past, questions: BinaryIO, answers: BinaryIO) -> None:
     """Answers until nobody asks any more. Who asks waits for the answer before the next question:
     nothing of it stands in a buffer that `select` does not see."""
@@ -152,17 +111,19 @@ def serve(past: Past, questions: BinaryIO, answers: BinaryIO) -> None:
         line = questions.readline()
         if not line:
             return
-        header, body = _answered(past, json.loads(line))
+        question = json.loads(line)
+        entities = pa.ipc.open_stream(questions.read(question["size"])).read_all()
+        header, body = _answered(past, question, entities)
         answers.write(json.dumps(header | {"size": len(body)}).encode() + b"\n")
         answers.write(body)
         answers.flush()
 
 
-def _answered(past: Past, question: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+def _answered(
+    past: Past, question: Mapping[str, Any], entities: pa.Table
+) -> tuple[dict[str, Any], bytes]:
     try:
-        answer = past.answer(
-            question["digest"], question["features"], question["entities"], question["at_us"]
-        )
+        answer = past.answer(question["digest"], question["features"], entities)
     except SlicewiseError as error:
         return {"error": _wire(error)}, b""
     except Exception as error:  # noqa: BLE001  # the next question may be answered all the same

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -233,9 +234,10 @@ def test_the_command_builds_it_and_builds_it_again_to_the_same_bytes(
     manifest = str(tmp_path / "then.manifest.json")
     assert main(["dataset", "rebuild", manifest, "--out", str(again)]) == 0
     assert again.read_bytes() == out.read_bytes()
-    known_at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(world.instants[5] // 1_000_000 + 1))
-    time.sleep(1.1)
-    assert main([*build, "--known-at", f"{known_at}Z"]) == 0
+    known_at = datetime.fromtimestamp(world.instants[5] // 1_000_000, UTC).replace(
+        microsecond=world.instants[5] % 1_000_000
+    )
+    assert main([*build, "--known-at", known_at.isoformat()]) == 0
     assert pq.read_table(out)[REF].to_pylist() == [15, 15, 15]
     assert json.loads((tmp_path / "then.manifest.json").read_text())["known_at_us"] > 0
     assert main(["dataset", "rebuild", manifest, "--out", str(again)]) == 0

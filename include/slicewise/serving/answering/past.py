@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slicewise.features.schema.types import arrow_type
 from slicewise.serving.answering.answer import Answer, EntityAnswer
-from slicewise.serving.answering.catalog import Catalog, Selection
+from slicewise.serving.answering.catalog import Catalog, Selection, value_of
 from slicewise.serving.answering.planned import plan_selection
 from slicewise.serving.answering.requests import FeaturesRequest
 
@@ -31,20 +32,47 @@ class PastQuestion:
         assert self.request.at_us is not None
         return self.request.at_us
 
-    def line(self) -> bytes:
-        """The line that the reader of archives takes (`slicewise.training.past`)."""
-        question = {
+    def message(self) -> bytes:
+        """Bytes that the reader of archives takes (`slicewise.training.past`).
+
+        A line of JSON, and an Arrow stream of the entities, typed as their columns are, with `at`.
+        """
+        import pyarrow as pa  # loaded with the first answer of the archive
+
+        types = {**self.selection.columns, **self.selection.question_types}
+        columns = {name: self._column(name, kind) for name, kind in types.items()}
+        at = pa.array([self.at_us] * len(self.request.entities), pa.timestamp("us", "UTC"))
+        table = pa.table({**columns, "at": at})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        body: bytes = sink.getvalue().to_pybytes()
+        line = {
             "digest": self.catalog.digest,
             "features": self.selection.refs,
-            "entities": self.request.entities,
-            "at_us": self.at_us,
+            "size": len(body),
         }
-        return json.dumps(question).encode() + b"\n"
+        return json.dumps(line).encode() + b"\n" + body
+
+    def _column(self, name: str, kind: str) -> Any:
+        import pyarrow as pa
+
+        values = [entity[name] for entity in self.request.entities]
+        several = any(isinstance(value, list) for value in values)
+        typed: list[Any] = []
+        for i, value in enumerate(values):
+            if several:
+                some = value if isinstance(value, list) else [value]
+                typed.append([_typed(one, kind, name, i) for one in some])
+            else:
+                typed.append(_typed(value, kind, name, i))
+        one = arrow_type(kind)
+        return pa.array(typed, pa.list_(one) if several else one)
 
     def answer(self, header: Mapping[str, Any], body: bytes) -> Answer:
         """The answer of what the reader gave: errors and what lacks events, and an Arrow stream of
         the values. It has no tokens."""
-        import pyarrow as pa  # loaded with the first answer of the archive
+        import pyarrow as pa
 
         request, selection = self.request, self.selection
         table = pa.ipc.open_stream(body).read_all()
@@ -95,3 +123,8 @@ class PastQuestion:
             else value
             for entity, value in zip(self.request.entities, values, strict=True)
         ]
+
+
+def _typed(value: object, kind: str, name: str, i: int) -> object:
+    """A value as its column has it; a filter may be asked for null."""
+    return None if value is None else value_of(value, kind, name, i)

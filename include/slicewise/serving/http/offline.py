@@ -58,7 +58,7 @@ class OfflineAnswers:
         Raises BadRequest for an instant that is not archived, Overloaded (OverShare: this client
         alone), StoreUnavailable, DataLoss.
         """
-        header, body = await self._in_turn(question.line(), client)
+        header, body = await self._in_turn(question.message(), client)
         if "error" in header:
             raise _refusal(header["error"])
         return question.answer(header, body)
@@ -83,7 +83,7 @@ class OfflineAnswers:
         self.close()
         await self._reap()
 
-    async def _in_turn(self, line: bytes, client: str) -> tuple[dict[str, Any], bytes]:
+    async def _in_turn(self, message: bytes, client: str) -> tuple[dict[str, Any], bytes]:
         if self._clients.total() > WAITING:
             raise self._full(Overloaded, f"{self._clients.total()} questions wait for the archive")
         if self._clients[client] >= OF_A_CLIENT:
@@ -91,7 +91,7 @@ class OfflineAnswers:
         self._clients[client] += 1
         try:
             async with asyncio.timeout(self._patience_s) as patience, self._one_at_a_time:
-                return await self._answered(line)
+                return await self._answered(message)
         except TimeoutError as error:
             assert patience.expired()
             raise StoreUnavailable(
@@ -110,12 +110,12 @@ class OfflineAnswers:
             next_step="ask again, or build a training set of many instants at once",
         )
 
-    async def _answered(self, line: bytes) -> tuple[dict[str, Any], bytes]:
+    async def _answered(self, message: bytes) -> tuple[dict[str, Any], bytes]:
         for again in (True, False):
-            old = self._worker
-            worker = await self._running()
+            old = worker = self._worker
             try:
-                return await self._exchanged(worker, line)
+                worker = await self._running()
+                return await self._exchanged(worker, message)
             except (OSError, ValueError, asyncio.IncompleteReadError) as error:
                 # one that had nothing to do for long may have ended as the question came
                 if again and worker is old:
@@ -129,13 +129,13 @@ class OfflineAnswers:
         raise AssertionError("unreachable")
 
     async def _exchanged(
-        self, worker: asyncio.subprocess.Process, line: bytes
+        self, worker: asyncio.subprocess.Process, message: bytes
     ) -> tuple[dict[str, Any], bytes]:
         whole = False
         try:
             assert worker.stdin is not None
             assert worker.stdout is not None
-            worker.stdin.write(line)
+            worker.stdin.write(message)
             await worker.stdin.drain()
             header = json.loads(await worker.stdout.readline())
             body = await worker.stdout.readexactly(header["size"])

@@ -235,10 +235,10 @@ def scan_events(
     conditions, hours_read = [f"kind = '{GOOD}'"], []
     if start_us is not None:
         hours_read.append(f"hour >= {start_us // HOUR_US}")
-        conditions.append(f"event_time >= '{_instant(start_us)}'")
+        conditions.append(f"event_time >= '{instant_literal(start_us)}'")
     if end_us is not None:
         hours_read.append(f"hour <= {(end_us - 1) // HOUR_US}")
-        conditions.append(f"event_time < '{_instant(end_us)}'")
+        conditions.append(f"event_time < '{instant_literal(end_us)}'")
     if archive_version is not None:
         conditions.append(f"archive_seq <= {archive_version}")
     if hours is not None:
@@ -271,7 +271,7 @@ def scan_below(
     conditions = [
         f"kind = '{GOOD}'",
         f"archive_seq <= {archive_version}",
-        f"kafka_time >= '{_instant(kafka_us)}'",
+        f"kafka_time >= '{instant_literal(kafka_us)}'",
         f"({' or '.join(topic_partitions) or 'archive_seq < 0'})",
     ]
     return _Scan(table, source, tuple(conditions)).in_log_order(columns)
@@ -355,7 +355,8 @@ def _put(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, column)
 
 
-def _instant(micros: int) -> str:
+def instant_literal(micros: int) -> str:
+    """An instant as the filters of scans are written with it."""
     from datetime import UTC, datetime, timedelta
 
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)).isoformat()

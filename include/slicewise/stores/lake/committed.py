@@ -17,6 +17,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from slicewise.log import event
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.lake.archive import instant_literal
 from slicewise.stores.lake.catalog import Catalog, ensure
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import COMMITTED
@@ -77,7 +78,7 @@ def _new(catalog: Catalog, source: str, time_us: int, entered: Sequence[Entered]
     has an earlier instant."""
     if not entered:
         return False
-    chosen = f"{_of(source)} and time = '{_text(time_us)}'"
+    chosen = f"{_of(source)} and time = '{instant_literal(time_us)}'"
     rows = catalog.load_table(COMMITTED.identifier).scan(row_filter=chosen).to_arrow()
     recorded = set(pc.list_flatten(rows["entered_us"]).to_pylist())
     return any(one.at_us not in recorded for one in entered)
@@ -129,7 +130,7 @@ def committed_at(
     kept = reduced(
         _pairs(
             pa.array([one.at_us for one in fresh], pa.int64()),
-            pa.array([one.packed for one in fresh], pa.binary()),
+            pa.array([one.packed for one in fresh], pa.large_binary()),
         ),
         instants,
     )
@@ -140,7 +141,7 @@ def committed_at(
     times = table.scan(row_filter=_of(source), selected_fields=("time",)).to_arrow()["time"]
     at_us = np.sort(np.asarray(times.cast(_UTC_US).cast(pa.int64()).to_numpy()))
     for first, last in _runs(at_us, instants):
-        chosen = f"{_of(source)} and time >= '{_text(first)}' and time <= '{_text(last)}'"
+        chosen = f"{_of(source)} and time >= '{instant_literal(first)}' and time <= '{instant_literal(last)}'"
         rows = table.scan(row_filter=chosen).to_arrow()
         parts = [kept, _pairs(rows["time"].cast(_UTC_US).cast(pa.int64()), rows["cover"])]
         if "entered" in rows.column_names:  # of an hour before entries were made it has its end
@@ -192,7 +193,3 @@ def _of(source: str) -> str:
 
 def _pairs(at_us: pa.Array | pa.ChunkedArray, packed: pa.Array | pa.ChunkedArray) -> pa.Table:
     return pa.table({"at_us": at_us.cast(pa.int64()), "packed": packed.cast(pa.large_binary())})
-
-
-def _text(us: int) -> str:
-    return str(pa.scalar(us, pa.int64()).cast(_UTC_US).as_py().isoformat(timespec="microseconds"))
