@@ -261,6 +261,8 @@ def rebuild(
             if same
             else f"rebuild with pyarrow {manifest.pyarrow}; this is {pa.__version__}",
         )
+    if not manifest.statistics:  # one of an earlier version stays as that wrote it
+        again = replace(again, manifest=replace(again.manifest, statistics={}))
     return again
 
 
