@@ -59,6 +59,12 @@ with DAG(
             type="string",
             description="an instant with a zone: by the definitions that stood then; empty: today's",
         ),
+        "engine": Param(
+            "auto",
+            type="string",
+            enum=["auto", "local", "spark"],
+            description="which engine builds it, to the same bits; auto: Spark for what has no room",
+        ),
         "out": Param(type="string", minLength=1, description="Parquet or CSV file to write"),
         "gate": Param(
             "green",

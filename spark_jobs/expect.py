@@ -188,19 +188,19 @@ def values_of(
     archived, and nothing is archived for it."""
     import pyarrow as pa
 
-    from slicewise.training.api import open_training_set
+    from slicewise.training.api import training_set
 
     at = pa.array([at_us] * len(entities), pa.timestamp("us", tz="UTC"))
     spine = entities.append_column("at", at)
-    return open_training_set(
-        settings,
+    return training_set(
         spine,
         list(refs),
-        "event_time",
-        deployment,
+        settings=settings,
+        deployment=deployment,
         archive=False,
-        notify=lambda line: log.event("expectation_values", line=line),
-    )[1].table
+        engine="local",
+        progress=lambda line: log.event("expectation_values", line=line),
+    ).table
 
 
 if __name__ == "__main__":

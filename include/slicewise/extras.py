@@ -11,7 +11,7 @@ PACKAGES: dict[str, frozenset[str]] = {
     "client": frozenset({"httpx"}),
     "serving": frozenset({"hiredis", "msgspec", "prometheus_client", "redis", "uvicorn", "uvloop"}),
     "training": frozenset(
-        {"confluent_kafka", "hiredis", "pandas", "pyiceberg", "redis", "sqlalchemy"}
+        {"confluent_kafka", "hiredis", "pandas", "psutil", "pyiceberg", "redis", "sqlalchemy"}
     ),
     "spark": frozenset(
         {

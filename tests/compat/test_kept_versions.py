@@ -22,8 +22,9 @@ from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.redis import open_store
 from slicewise.training.archiving.offline import IcebergArchive
-from slicewise.training.dataset import build_training_set, parquet_bytes, rebuild
+from slicewise.training.dataset import build_training_set, rebuild
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside
+from slicewise.training.writing import parquet_bytes
 from tests.fixtures import kept
 from tests.fixtures.answers import board, deployment_of, parsed, refs_of, results_of, slices
 from tests.integration.serving.support import serving

@@ -203,9 +203,9 @@ def dataset_arguments(run: Run) -> tuple[str, ...]:
     knowledge = str(run.params.get("knowledge") or "event_time")
     arguments = ["--spine", str(run.params["spine"]), "--features", str(run.params["features"])]
     refusing = () if run.params.get("archive", True) else ("--no-archive",)
-    instants = [
+    more = [
         part
-        for name in ("known_at", "as_of_definition")
+        for name in ("known_at", "as_of_definition", "engine")
         if run.params.get(name)
         for part in (f"--{name.replace('_', '-')}", str(run.params[name]))
     ]
@@ -216,7 +216,7 @@ def dataset_arguments(run: Run) -> tuple[str, ...]:
         "--out",
         str(run.params["out"]),
         "--json",
-        *instants,
+        *more,
         *refusing,
     )
 

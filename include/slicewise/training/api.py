@@ -19,11 +19,17 @@ from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline, deployed, deployed_at
 from slicewise.training.archiving.pending import Need, need_of, pending
 from slicewise.training.arrival import Arrival, read_entries
-from slicewise.training.dataset import DataSet, build_snapshot, build_training_set, rebuild
+from slicewise.training.dataset import DataSet, build_snapshot, rebuild
 from slicewise.training.entered import age_text, read_arrival
 from slicewise.training.manifest import ARRIVAL_SUFFIX, SPINE_SUFFIX, SUFFIX, Manifest
-from slicewise.training.requests.training_request import looked_through, training_request
+from slicewise.training.requests.training_request import (
+    AUTO,
+    looked_through,
+    refuse_engine,
+    training_request,
+)
 from slicewise.training.requests.unit_requests import ARRIVAL, UnitRequest, named, resolve
+from slicewise.training.scaled.building import ScaledSet, build_set
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
 from slicewise.windows.durations import parse_duration
@@ -44,6 +50,7 @@ def training_set(
     *,
     known_at: datetime | str | int | None = None,
     as_of_definition: datetime | str | int | None = None,
+    engine: str = AUTO,
     deployment: Deployment | None = None,
     settings: Settings | None = None,
     archive: bool = True,
@@ -60,25 +67,31 @@ def training_set(
     had then, and less by what came in the second before (docs/adr/0122). known_at: an aware instant
     at which all rows know what had been applied, instead of each at its own `at`, which is at or
     before it. as_of_definition: an aware instant, whose deployment is used in place of the one that
-    runs. deployment: in place of the one that runs. archive: where the spine asks
-    for more than is archived, the log is archived first, by Spark; False refuses instead. progress:
-    is given what is done, line by line; to standard error by default.
+    runs. engine: "local", "spark" (the same bits, of more events than this process has room for)
+    or "auto", which chooses by size. deployment: in place of the one that runs. archive: where the
+    spine asks for more than is archived, the log is archived first, by Spark; False refuses
+    instead. progress: is given what is done, line by line; to standard error by default.
 
     Raises BadRequest and UnknownName before anything but the store's deployment is read;
     NothingArchived where the log holds nothing either; ServerError and SettingsError where it could
     not be archived.
     """
-    settings = settings or Settings.load()
-    return open_training_set(
+    settings, notify = settings or Settings.load(), progress or to_stderr
+    built = open_training_set(
         settings,
         spine,
         features,
         knowledge,
         as_of(settings, deployment, as_of_definition),
         known_at=known_at,
+        engine=engine,
         archive=archive,
-        notify=progress or to_stderr,
+        notify=notify,
     )[1]
+    if not isinstance(built, ScaledSet):
+        return built
+    with built:
+        return built.whole()
 
 
 @checked_arguments
@@ -132,15 +145,17 @@ def open_training_set(
     deployment: Deployment | None = None,
     *,
     known_at: datetime | str | int | None = None,
+    engine: str = AUTO,
     archive: bool,
     notify: Notify,
     step: Notify = _nobody,
-) -> tuple[Offline, DataSet]:
+) -> tuple[Offline, DataSet | ScaledSet]:
     """Builds what training_set gives, and the offline side that it came from.
 
     Each step opens more than the one before, so that what is wrong is said by the first that can
     see it. notify: is told what is archived; step: of each step.
     """
+    refuse_engine(engine)
     known_at_us = None if known_at is None else instant_us(known_at, "known_at")
     knowledge = _by_arrival(knowledge, known_at_us)
     given = looked_through(spine, features, knowledge)
@@ -161,9 +176,8 @@ def open_training_set(
     if archive:
         need = need_of(question.requested, rows.at_us, question.tokens, arrival)
         extend_archive(settings, offline, question.requested, need, notify)
-    step(f"building {len(question.refs)} features")
-    return offline, build_training_set(
-        offline.deployment, offline.archive, rows, features, knowledge, arrival=arrival
+    return offline, build_set(
+        settings, offline.archive, question, knowledge, arrival, engine, notify, step
     )
 
 

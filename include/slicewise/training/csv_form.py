@@ -23,8 +23,9 @@ def is_csv(path: Path) -> bool:
     return path.suffix.lower() == CSV
 
 
-def csv_bytes(table: pa.Table) -> bytes:
-    """CSV with a line of names: equal tables, equal bytes.
+def csv_bytes(table: pa.Table, *, names: bool = True) -> bytes:
+    """CSV with a line of names: equal tables, equal bytes. names: False for what follows on a part
+    that has it.
 
     A null is an empty field and an empty text is "". Instants are RFC 3339 in UTC, lists and
     structs the JSON that the serving API answers. Doubles have the fewest digits that give the same
@@ -32,7 +33,8 @@ def csv_bytes(table: pa.Table) -> bytes:
     """
     columns = [_flat(column.combine_chunks()) for column in table.columns]
     sink = io.BytesIO()
-    pyarrow.csv.write_csv(pa.table(columns, names=table.column_names), sink)
+    options = pyarrow.csv.WriteOptions(include_header=names)
+    pyarrow.csv.write_csv(pa.table(columns, names=table.column_names), sink, options)
     return sink.getvalue()
 
 

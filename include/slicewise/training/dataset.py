@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from slicewise import log
 from slicewise.aggregates import Finished
@@ -20,18 +18,11 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.training.answering.spines import answer_spine, incomplete, reach
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.arrival import Arrival, refuse_changed
-from slicewise.training.csv_form import csv_bytes, is_csv
-from slicewise.training.manifest import (
-    ARRIVAL_SUFFIX,
-    SPINE_SUFFIX,
-    SUFFIX,
-    Manifest,
-    beside,
-    described,
-)
+from slicewise.training.csv_form import is_csv
+from slicewise.training.manifest import Manifest, described
 from slicewise.training.ranges import Ints
 from slicewise.training.requests.questions import refuse_questions
-from slicewise.training.requests.training_request import training_request
+from slicewise.training.requests.training_request import TrainingRequest, training_request
 from slicewise.training.requests.unit_requests import (
     ARRIVAL,
     UnitRequest,
@@ -42,6 +33,7 @@ from slicewise.training.requests.unit_requests import (
 from slicewise.training.snapshots import answer_snapshot
 from slicewise.training.statistics import statistics_of
 from slicewise.training.tables.spine import AT, Spine, TokenColumns, read_spine
+from slicewise.training.writing import parquet_bytes, runs_of, write_runs
 from slicewise.windows.bounds import Mode
 
 if TYPE_CHECKING:
@@ -61,6 +53,12 @@ class DataSet:
     spine: Spine | None = None
     arrival: Arrival | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Frees nothing: all of it is in memory."""
+
     def to_arrow(self) -> pa.Table:
         """The table."""
         return self.table
@@ -75,7 +73,7 @@ class DataSet:
 
     def to_parquet(self, path: str | Path) -> Manifest:
         """Write the table, and beside it its manifest and spine; the manifest that was written."""
-        return self._write(Path(path), parquet_bytes(self.table))
+        return self._write(Path(path), as_csv=False)
 
     def to_csv(self, path: str | Path) -> Manifest:
         """The same as CSV: lists and structs as JSON, doubles with the digits that give the same
@@ -83,31 +81,15 @@ class DataSet:
 
         The manifest's `content` stays that of the table as Parquet.
         """
-        return self._write(Path(path), csv_bytes(self.table))
+        return self._write(Path(path), as_csv=True)
 
     def write(self, path: str | Path) -> Manifest:
         """`to_csv` where the name ends in .csv, else `to_parquet`."""
-        return self.to_csv(path) if is_csv(Path(path)) else self.to_parquet(path)
+        return self._write(Path(path), as_csv=is_csv(Path(path)))
 
-    def _write(self, target: Path, content: bytes) -> Manifest:
-        manifest = replace(
-            self.manifest, content=hashlib.sha256(parquet_bytes(self.table)).hexdigest()
-        )
-        target.write_bytes(content)
-        if self.spine is not None:
-            beside(target, SPINE_SUFFIX).write_bytes(parquet_bytes(self.spine.table))
-        if self.spine is not None and self.arrival is not None:
-            entries = self.arrival.table(self.spine.at_us)
-            beside(target, ARRIVAL_SUFFIX).write_bytes(parquet_bytes(entries))
-        beside(target, SUFFIX).write_text(manifest.to_json(), encoding="utf-8")
-        return manifest
-
-
-def parquet_bytes(table: pa.Table) -> bytes:
-    """Parquet bytes of a table: equal tables, equal bytes, under one version of pyarrow."""
-    sink = io.BytesIO()
-    pq.write_table(table.combine_chunks(), sink, compression="zstd", row_group_size=1 << 20)
-    return sink.getvalue()
+    def _write(self, target: Path, *, as_csv: bool) -> Manifest:
+        runs = runs_of(self.table)
+        return write_runs(target, runs, self.manifest, self.spine, self.arrival, as_csv=as_csv)
 
 
 def build_training_set(
@@ -135,33 +117,51 @@ def build_training_set(
         )
     question = training_request(deployment, spine, features, knowledge)
     refs, requested, rows = question.refs, question.requested, question.spine
-    timely = knowledge == "event_time" and len(rows) > 0
-    reaches = archived or reach(
-        deployment, archive, requested, int(rows.at_us.max()) if timely else None
-    )
+    reaches = archived or reach_of(question, archive, knowledge)
     finished = answer_spine(deployment, archive, reaches, requested, rows, knowledge, mode, arrival)
     table = rows.table
     for ref in refs:
         table = table.append_column(ref, finished[ref].values)
-    manifest = Manifest(
+    manifest = replace(
+        manifest_of(question, knowledge, reaches, arrival),
+        errors=_errors(refs, finished),
+        # a query's rows are looked at, and no manifest of them is kept
+        statistics={} if mode == "row" else statistics_of(table, refs),
+    )
+    return DataSet(table, manifest, rows, arrival)
+
+
+def reach_of(question: TrainingRequest, archive: Archive, knowledge: str) -> dict[str, Archived]:
+    """The reach of each source's read, for the rows of a training set. Raises NothingArchived."""
+    rows = question.spine
+    timely = knowledge == "event_time" and len(rows) > 0
+    latest_us = int(rows.at_us.max()) if timely else None
+    return reach(question.deployment, archive, question.requested, latest_us)
+
+
+def manifest_of(
+    question: TrainingRequest,
+    knowledge: str,
+    reaches: Mapping[str, Archived],
+    arrival: Arrival | None,
+) -> Manifest:
+    """The manifest of a training set before its values are there: without errors and statistics."""
+    rows, requested = question.spine, question.requested
+    return Manifest(
         "training_set",
         knowledge,
-        refs,
-        deployment.to_json(),
+        question.refs,
+        question.deployment.to_json(),
         described(reaches),
         _units(requested),
         spine=rows.digest(),
-        rows=table.num_rows,
-        errors=_errors(refs, finished),
+        rows=len(rows),
         incomplete=_lacking(
             requested, reaches, rows.at_us, rows.tokens if knowledge == "token" else None
         ),
         arrival={} if arrival is None else _arrived(arrival, rows.at_us),
         known_at_us=0 if arrival is None else arrival.known_at_us or 0,
-        # a query's rows are looked at, and no manifest of them is kept
-        statistics={} if mode == "row" else statistics_of(table, refs),
     )
-    return DataSet(table, manifest, rows, arrival)
 
 
 def _arrived(arrival: Arrival, at_us: Ints) -> dict[str, dict[str, Any]]:

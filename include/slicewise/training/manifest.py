@@ -35,8 +35,7 @@ class Manifest:
     number of rows whose window may lack events that are lost for good. arrival: by knowledge of
     arrival, source -> number and digest of the entries that counted; known_at_us: the
     instant at which all rows know, 0 where each has its own. statistics: ref -> statistics of its
-    column. content: SHA-256 of the
-    Parquet bytes, empty until they are written.
+    column. content: SHA-256 of the Parquet bytes, empty until they are written.
     """
 
     kind: str
@@ -108,16 +107,21 @@ class Manifest:
 
     def archived(self) -> dict[str, Archived]:
         """The reach of each source's read."""
-        return {
-            name: Archived(
-                source["seq"],
-                OffsetVector.unpack(bytes.fromhex(source["cover"])),
-                source["until_us"],
-                source["snapshot_id"],
-                from_json(source["holes"], "manifest") if "holes" in source else (),
-            )
-            for name, source in self.sources.items()
-        }
+        return archived_of(self.sources)
+
+
+def archived_of(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Archived]:
+    """Inverse of `described`."""
+    return {
+        name: Archived(
+            source["seq"],
+            OffsetVector.unpack(bytes.fromhex(source["cover"])),
+            source["until_us"],
+            source["snapshot_id"],
+            from_json(source["holes"], "manifest") if "holes" in source else (),
+        )
+        for name, source in sources.items()
+    }
 
 
 def described(archived: Mapping[str, Archived]) -> dict[str, dict[str, Any]]:

@@ -432,7 +432,7 @@ TABLE: tuple[Retired, ...] = (
             Kept(("told",), ("docs/adr/0059*",), RULE),
             Kept(
                 ("tell",),
-                ("include/slicewise/training/archiving/job.py",),
+                ("include/slicewise/training/spark_job.py",),
                 "a method of Python's files",
             ),
         ),

@@ -117,7 +117,7 @@ def test_where_nothing_can_be_archived_the_error_says_what_to_do(
     lacking = copy(platform)
     lacking.given = no_spark
     _, output = build(lacking, given, tmp_path / "o.csv", check=False)
-    assert "there is no Spark to archive with" in output
+    assert "there is no Spark for archiving" in output
     assert "make setup" in output
     assert not (tmp_path / "o.csv").exists()
 

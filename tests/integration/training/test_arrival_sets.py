@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +20,7 @@ import redis
 
 import slicewise as sw
 from slicewise.cli import main
-from slicewise.errors import BadRequest, StoreUnavailable
+from slicewise.errors import BadRequest, ServerError, SettingsError, StoreUnavailable
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
@@ -43,6 +44,8 @@ from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.steps import ABSENT, Change, KeyChange
 from slicewise.stores.online.store import Store
 from slicewise.training.arrival import Arrival, CommittedTimes
+from slicewise.training.scaled import building
+from slicewise.training.spark_job import SparkJob
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.servers import RedisServer
 from tests.support.stores.archived import archive
@@ -349,3 +352,39 @@ def test_the_table_is_read_where_rows_lie_and_not_between_them(world: World) -> 
     kept = committed_at(catalog, store, "plays", every)
     arrived = Arrival({"plays": CommittedTimes.of("plays", kept)}).of("plays", every)
     assert arrived.base[arrived.row][:, 0].tolist() == list(range(1, 2000))
+
+
+def test_spark_builds_it_to_the_same_bytes(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.records()
+    spine = tmp_path / "spine.csv"
+    lines = [f"{user},{row['at']}" for row in world.spine(1, 5, 3) for user in ("ann", "bea")]
+    spine.write_text("\n".join(["user,at", *lines]) + "\n")
+    build = ["dataset", "build", "--spine", str(spine), "--features", REF, "--no-archive", "--json"]
+    files = []
+    for engine in ("auto", "spark"):
+        out = tmp_path / f"{engine}.parquet"
+        more = ["--knowledge", "arrival", "--engine", engine, "--out", str(out)]
+        assert main([*build, *more]) == 0
+        files.append([path.read_bytes() for path in sorted(tmp_path.glob(f"{engine}.*"))])
+    assert files[0] == files[1], "set, manifest, spine and entries"
+    shown = capsys.readouterr().err
+    assert "building 1 features by the local engine; 5 events, 6 rows" in shown
+    assert "Spark answers 1 units in 2 shares of entities each" in shown
+    assert not list((world.settings.state_dir / "datasets").iterdir()), "its folder is gone"
+
+
+def test_a_build_that_was_killed_leaves_nothing_to_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = world.settings.state_dir / "datasets"
+    (folders / "999999999-killed").mkdir(parents=True)
+    (folders / f"{os.getpid()}-runs").mkdir()
+    monkeypatch.setattr(building, "JOB", replace(building.JOB, script="none.py"))
+    with pytest.raises(SettingsError, match="there is no Spark for building the data set"):
+        values(world, world.spine(1), knowledge="arrival", engine="spark")
+    monkeypatch.setattr(SparkJob, "check", lambda *_: None)
+    with pytest.raises(ServerError, match=r"building the data set failed: .*none\.py"):
+        values(world, world.spine(1), knowledge="arrival", engine="spark")
+    assert [path.name for path in folders.iterdir()] == [f"{os.getpid()}-runs"]

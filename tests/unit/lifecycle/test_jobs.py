@@ -170,6 +170,7 @@ def test_a_training_set_of_a_day_has_its_knowledge_and_its_definitions() -> None
         day,
     )
     assert "--known-at" not in dataset_arguments(run(**{**params, "known_at": ""}))
+    assert dataset_arguments(run(**params, engine="spark"))[-2:] == ("--engine", "spark")
 
 
 def test_a_training_set_archives_what_its_spine_needs_unless_the_run_says_no() -> None:

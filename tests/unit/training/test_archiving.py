@@ -16,9 +16,10 @@ from slicewise.features.plan.unit import Source
 from slicewise.offsets.token import Token
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.archive import Archived, NothingArchived
-from slicewise.training.archiving.job import failure, outcome
+from slicewise.training.archiving.job import outcome
 from slicewise.training.archiving.pending import Need, lacking, need_of, pending, plan_text
 from slicewise.training.requests.unit_requests import resolve
+from slicewise.training.spark_job import failure
 from slicewise.training.tables.tokens import TokenColumns, alike_tokens
 from slicewise.windows.durations import HOUR_US
 

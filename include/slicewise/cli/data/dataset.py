@@ -15,6 +15,7 @@ minute. --no-archive refuses instead.
   slicewise dataset build --spine spine.csv --features churn_v1 --known-at 2026-11-21T08:00:00Z \\
       --as-of-definition 2026-11-21T08:00:00Z --out that_day.parquet
   slicewise dataset build --spine spine.csv --features churn_v1 --out train.csv --statistics
+  slicewise dataset build --spine year.parquet --features churn_v1 --out year_set.parquet --engine spark
   slicewise dataset snapshot --features churn_v1 --at 2026-11-21T08:00:00Z --out all.parquet
   slicewise dataset rebuild train.manifest.json --out again.parquet
 """
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from slicewise.training.archiving.offline import Offline
     from slicewise.training.dataset import DataSet
+    from slicewise.training.scaled.building import ScaledSet
     from slicewise.training.statistics import Statistics
 
 _AT = "aware instant: 2026-11-21T08:00:00Z"
@@ -59,6 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     build.add_argument(
         "--known-at", help=f"by arrival: what was applied by one instant, for all rows; {_AT}"
+    )
+    build.add_argument(
+        "--engine",
+        default="auto",
+        choices=("auto", "local", "spark"),
+        help="local: this process; spark: the same bits, of more events than it has room for; auto "
+        "chooses by size",
     )
     snapshot = actions.add_parser(
         "snapshot", help="all entities at one or several instants, without a spine"
@@ -108,8 +117,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     with bars(_notify, wanted=not arguments.json) as notify:
         make = _rebuilt if again else _built
         offline, built = make(arguments, settings, notify)
-        notify(f"writing {built.table.num_rows} rows")
-        written = built.write(arguments.out)
+        notify(f"writing {built.manifest.rows} rows")
+        with built:
+            written = built.write(arguments.out)
     if not again:  # a data set that is built again is the one that was recorded
         offline.record(written, arguments.out.name)
     report = {
@@ -161,7 +171,7 @@ def _rebuilt(
 
 def _built(
     arguments: argparse.Namespace, settings: Settings, notify: Callable[[str], None]
-) -> tuple[Offline, DataSet]:
+) -> tuple[Offline, DataSet | ScaledSet]:
     from slicewise.features.plan.deployment import Deployment
     from slicewise.training.api import as_of, open_snapshot, open_training_set, snapshot_instants
 
@@ -185,6 +195,7 @@ def _built(
         knowledge,
         deployment,
         known_at=arguments.known_at,
+        engine=arguments.engine,
         archive=archive,
         notify=notify,
         step=notify,

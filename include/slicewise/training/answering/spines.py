@@ -4,12 +4,14 @@ token recorded."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from slicewise.aggregates import Finished
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import TopicPartition
 from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.local import Bounds, Question, answer
 from slicewise.training.answering.recorded import recorded_bounds
@@ -21,14 +23,14 @@ from slicewise.training.archive import (
     refuse_unapplied,
     refuse_unarchived,
 )
-from slicewise.training.arrival import Arrival
+from slicewise.training.arrival import Arrival, SourceArrival
 from slicewise.training.events.entities import entities_of
-from slicewise.training.events.rows import events_of, unit_events
+from slicewise.training.events.rows import Span, events_of, unit_events
 from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.ranges import Ints
 from slicewise.training.requests.questions import answered
 from slicewise.training.requests.unit_requests import UnitRequest, tokens_of
-from slicewise.training.tables.spine import Spine, TokenColumns
+from slicewise.training.tables.spine import AlikeTokens, Spine, TokenColumns
 from slicewise.windows.bounds import Mode
 
 
@@ -67,32 +69,16 @@ def answer_spine(
     rows know of sources, where knowledge is that of arrival. Raises BadRequest where the spine asks
     for more.
     """
-    tokens = spine.tokens if knowledge == "token" else None
     finished: dict[str, Finished] = {}
     for unit_request in requested:
         unit = unit_request.unit
         archived_until = archived[unit.source]
-        arrived = None if arrival is None else arrival.of(unit.source, spine.at_us)
-        if arrived is not None:
-            refuse_unapplied(unit.source, archived_until, arrived.joined())
-            bounds, own = _by_mode(unit_request, spine, mode), None
-        elif tokens is None:
-            if len(spine):
-                refuse_beyond(unit.source, archived_until, int(spine.at_us.max()))
-            bounds = _by_mode(unit_request, spine, mode)
-            own = None
-        else:
-            own = tokens_of(unit, tokens)
-            refuse_unarchived(unit.source, archived_until, own)
-            bounds = recorded_bounds(unit_request.features, own, len(spine))
+        bounded = _bounded(unit_request, archived_until, spine, knowledge, mode, arrival)
+        bounds = bounded.bounds
         events = read_unit(deployment, archive, unit, bounds, archived_until.archive_version, spine)
-        offset_vectors = None
-        if own is not None:
-            offset_vectors = TokenOffsets.of(own, len(spine), events.topic_partitions)
-        elif arrived is not None:
-            offset_vectors = TokenOffsets.of_arrival(arrived, events.topic_partitions)
+        offset_vectors = bounded.offsets(len(spine), events.topic_partitions)
         numbers = events.entities.numbers(spine.table)
-        if own is None:
+        if bounded.tokens is None:
             bounds = settled(events, unit_request.features, numbers, bounds, offset_vectors)
         question = Question(numbers, bounds, offset_vectors, mode)
         some_finished = answer(events, unit_request.features, question)
@@ -101,6 +87,75 @@ def answer_spine(
             for feature in unit_request.features
         }
     return finished
+
+
+def spans(
+    archived: Mapping[str, Archived],
+    requested: Sequence[UnitRequest],
+    spine: Spine,
+    knowledge: str,
+    arrival: Arrival | None = None,
+) -> tuple[Span, ...]:
+    """Spans of event times that the units' windows reach, from the spine's first row to its last.
+
+    Raises BadRequest where the spine asks for more than is archived.
+    """
+    return tuple(
+        _span(
+            _bounded(
+                unit_request,
+                archived[unit_request.unit.source],
+                spine,
+                knowledge,
+                "event_time",
+                arrival,
+            ).bounds
+        )
+        for unit_request in requested
+    )
+
+
+@dataclass(frozen=True)
+class _Bounded:
+    """Bounds of every row, and what says which events within them it knows: tokens of its unit, or
+    what had arrived."""
+
+    bounds: dict[str, Bounds]
+    tokens: tuple[AlikeTokens, ...] | None = None
+    arrived: SourceArrival | None = None
+
+    def offsets(
+        self, rows: int, topic_partitions: tuple[TopicPartition, ...]
+    ) -> TokenOffsets | None:
+        """The offset vectors of the rows; None where all events are known."""
+        if self.tokens is not None:
+            return TokenOffsets.of(self.tokens, rows, topic_partitions)
+        if self.arrived is not None:
+            return TokenOffsets.of_arrival(self.arrived, topic_partitions)
+        return None
+
+
+def _bounded(
+    unit_request: UnitRequest,
+    archived_until: Archived,
+    spine: Spine,
+    knowledge: str,
+    mode: Mode,
+    arrival: Arrival | None,
+) -> _Bounded:
+    """Raises BadRequest where the spine asks for more than is archived."""
+    source = unit_request.unit.source
+    if arrival is not None:
+        arrived = arrival.of(source, spine.at_us)
+        refuse_unapplied(source, archived_until, arrived.joined())
+        return _Bounded(_by_mode(unit_request, spine, mode), arrived=arrived)
+    if knowledge != "token":
+        if len(spine):
+            refuse_beyond(source, archived_until, int(spine.at_us.max()))
+        return _Bounded(_by_mode(unit_request, spine, mode))
+    own = tokens_of(unit_request.unit, spine.tokens)
+    refuse_unarchived(source, archived_until, own)
+    return _Bounded(recorded_bounds(unit_request.features, own, len(spine)), own)
 
 
 def incomplete(
@@ -144,17 +199,21 @@ def read_unit(
     spine: Spine | None,
 ) -> UnitEvents:
     """The unit's events within all of the bounds; of the spine's entities, if one is given."""
-    starts = [int(start.min()) for start, _ in bounds.values() if len(start)]
-    ends = [int(end.max()) for _, end in bounds.values() if len(end)]
-    start, end = (min(starts), max(ends)) if starts else (0, 0)
-    source = deployment.source(unit.source)
-    span = start, max(start, end)
+    source, span = deployment.source(unit.source), _span(bounds)
     entities = None
     if spine is not None:
         entities = entities_of(spine.table, [name for name, _ in unit.entity])
     return unit_events(
         unit, events_of(archive, source, unit, *span, archive_version), entities, span
     )
+
+
+def _span(bounds: Mapping[str, Bounds]) -> Span:
+    """From the first start to the last end."""
+    starts = [int(start.min()) for start, _ in bounds.values() if len(start)]
+    ends = [int(end.max()) for _, end in bounds.values() if len(end)]
+    start, end = (min(starts), max(ends)) if starts else (0, 0)
+    return start, max(start, end)
 
 
 def _by_mode(request: UnitRequest, spine: Spine, mode: Mode) -> dict[str, Bounds]:

@@ -18,6 +18,9 @@ from slicewise.training.requests.unit_requests import (
 )
 from slicewise.training.tables.spine import Given, Spine, TokenColumns, given_spine, read_spine
 
+LOCAL, SPARK, AUTO = "local", "spark", "auto"
+ENGINES = (AUTO, LOCAL, SPARK)
+
 
 @dataclass(frozen=True)
 class TrainingRequest:
@@ -56,6 +59,17 @@ def looked_through(spine: object, features: object, knowledge: str) -> Given:
     if knowledge == "token":
         _ = given.tokens  # refused here where one is none
     return given
+
+
+def refuse_engine(engine: str) -> None:
+    """Raises BadRequest for what is no engine."""
+    if engine not in ENGINES:
+        raise BadRequest(
+            f"engine {engine!r}",
+            where="engine",
+            expected="auto, local or spark",
+            next_step="leave it out: slicewise chooses by size",
+        )
 
 
 def training_request(

@@ -17,8 +17,9 @@ from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.lake.committed import reduced
 from slicewise.training.arrival import Arrival, CommittedTimes, refuse_later
-from slicewise.training.dataset import build_training_set, parquet_bytes, rebuild
+from slicewise.training.dataset import build_training_set, rebuild
 from slicewise.training.manifest import Manifest
+from slicewise.training.writing import parquet_bytes
 from slicewise.windows.session import Session
 from tests.support.inputs.seeds import seeds
 from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, contained, session

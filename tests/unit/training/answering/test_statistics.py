@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.training.statistics import statistics_of
+from slicewise.training.statistics import ColumnStatistics, statistics_of
 
 INF = float("inf")
 
@@ -101,3 +101,22 @@ def test_columns_of_several_chunks_are_one() -> None:
     assert statistics_of(pa.table({"x": column}), ["x"]) == {
         "x": {"nulls": 0, "min": 1, "max": 6, "mean": 3.0}
     }
+
+
+@given(
+    st.lists(
+        st.floats() | st.none() | st.sampled_from([0.0, -0.0, 1e308, -1e308, 5e-324]), max_size=12
+    ),
+    st.integers(0, 12),
+)
+def test_parts_of_a_column_give_what_the_whole_gives(values: list[float | None], cut: int) -> None:
+    counted = ColumnStatistics(pa.float64())
+    for part in (values[cut:], values[:cut]):
+        counted.add(pa.chunked_array([pa.array(part, pa.float64())]))
+    assert counted.result() == of(values, pa.float64())
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_the_mean_of_doubles_is_rounded_once(values: list[float]) -> None:
+    mean = sum(map(Fraction, values), Fraction()) / len(values)
+    assert of(values, pa.float64())["mean"] == mean.numerator / mean.denominator

@@ -1,0 +1,121 @@
+"""Spark brings the rows and the events of an entity to one task; the local engine answers there.
+
+Nothing is collected: tasks read the archive, sort by share on disk, hold one share at a time and
+write their values as files (docs/adr/0124).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from slicewise.errors import DataLoss
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.settings import Settings
+from slicewise.spark.runtime.log import event
+from slicewise.stores.lake.archive import load
+from slicewise.stores.lake.catalog import Catalog
+from slicewise.stores.lake.schemas import GOOD, LOG
+from slicewise.training.scaled.request import ROW, RUN, SHARE, SPINE, ScaledRequest
+from slicewise.training.scaled.share import answer_share
+from slicewise.windows.durations import HOUR_US
+
+_PARTS = f"{RUN} bigint, part binary"
+
+
+def answer_request(
+    session: SparkSession, settings: Settings, catalog: Catalog, folder: Path
+) -> dict[str, Any]:
+    """Answers the request of a folder, one unit after another, and leaves its values there.
+
+    Raises DataLoss where the archive of a source is gone.
+    """
+    request, begun = ScaledRequest.read(folder), time.monotonic()
+    spine = session.read.parquet(str(folder / SPINE))
+    for position, unit_request in enumerate(request.requested):
+        unit = unit_request.unit
+        rows = spine.select(ROW, *(_quoted(column) for column in request.columns(position)))
+        events = _events(session, settings, catalog, request, position)
+        share = _share(unit, request.shares)
+        rows, events = rows.withColumn(SHARE, share), events.withColumn(SHARE, share)
+
+        answer = _answer_of(str(folder), position)
+        parts = rows.groupBy(SHARE).cogroup(events.groupBy(SHARE)).applyInArrow(answer, _PARTS)
+        parts.write.partitionBy(RUN).parquet(str(request.values(position)))
+        event("answered", view=unit_request.view, shares=request.shares)
+    return {
+        "rows": request.rows,
+        "units": len(request.requested),
+        "shares": request.shares,
+        "seconds": round(time.monotonic() - begun, 1),
+    }
+
+
+def _answer_of(folder: str, position: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    """The function of a task: rows and events of a share, in two tables."""
+
+    def answer(rows: pa.Table, events: pa.Table) -> pa.Table:
+        return answer_share(folder, position, rows, events)
+
+    return answer
+
+
+def _events(
+    session: SparkSession,
+    settings: Settings,
+    catalog: Catalog,
+    request: ScaledRequest,
+    position: int,
+) -> DataFrame:
+    """Events of a unit within its span; where they count once by their id, with those before by
+    which they are known."""
+    unit = request.requested[position].unit
+    table = load(catalog, unit.source)
+    if table is None:
+        raise DataLoss(
+            f"the archive of {unit.source!r} is gone",
+            where=f"log.{unit.source}",
+            expected="the table that the data set is built from",
+            next_step="build the data set again from what is archived now",
+        )
+    archive_version = request.archived[unit.source].archive_version
+    start_us, end_us = request.spans[position]
+    whole = session.table(f"{settings.catalog_name}.{LOG}.`{unit.source}`").where(
+        f"kind = '{GOOD}' AND archive_seq <= {archive_version}"
+    )
+    within = whole.where(
+        f"hour >= {start_us // HOUR_US} AND hour <= {(end_us - 1) // HOUR_US} AND "
+        f"event_time >= timestamp_micros({start_us}) AND "
+        f"event_time < timestamp_micros({end_us})"
+    )
+    if unit.dedupe is not None:
+        oldest = within.select(F.min(F.unix_micros("kafka_time"))).first()
+        since_us = (oldest[0] or 0 if oldest else 0) - unit.dedupe.look_back_us
+        within = whole.where(f"kafka_time >= timestamp_micros({since_us})")
+    there = {field.name for field in table.schema().fields}
+    return within.selectExpr(
+        "unix_micros(event_time) AS event_time",
+        "unix_micros(kafka_time) AS kafka_time",
+        "topic_id",
+        "partition",
+        "offset",
+        *(_quoted(name) for name in unit.reads if name in there),
+    )
+
+
+def _share(unit: StorageUnit, shares: int) -> Column:
+    """The share of an entity, by its columns; all events of a view without entity are one share."""
+    if not unit.entity:
+        return F.lit(0)
+    columns = (F.col(_quoted(name)) for name, _ in unit.entity)
+    return F.pmod(F.xxhash64(*columns), F.lit(shares))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"

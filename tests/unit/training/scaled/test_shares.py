@@ -1,0 +1,236 @@
+"""However entities are cut into shares, their values are those of the whole, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import slicewise as sw
+from slicewise.errors import DataLoss
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
+from slicewise.offsets import token as tokens
+from slicewise.offsets.vector import OffsetVector
+from slicewise.training import writing
+from slicewise.training.answering.spines import spans
+from slicewise.training.archive import Archived
+from slicewise.training.arrival import Arrival, CommittedTimes
+from slicewise.training.dataset import build_training_set, manifest_of, reach_of
+from slicewise.training.manifest import SUFFIX, beside, described
+from slicewise.training.requests.training_request import TrainingRequest, training_request
+from slicewise.training.scaled import request as requests
+from slicewise.training.scaled import share, values
+from slicewise.training.scaled.building import ScaledSet, staged
+from slicewise.training.scaled.request import ROW, RUN, SHARE, ScaledRequest
+from slicewise.training.scaled.share import answer_share
+from slicewise.training.scaled.values import ScaledValues
+from tests.support.inputs.seeds import seeds
+from tests.support.oracles.answers import HOUR, MINUTE
+from tests.unit.training.world import PLAYS, START, InMemoryArchive, random_events, view
+
+END = START + 7 * HOUR
+
+
+def sums(entity: list[str], name: str) -> sw.FeatureView:
+    windows = (sw.sliding("1h"), sw.session("10m", max_length="2h"))
+    features = [
+        sw.Feature("seconds", sw.sum("seconds"), windows),
+        sw.Feature("n", sw.count(), windows),
+    ]
+    return sw.FeatureView(name, source=PLAYS, entity=entity, features=features)
+
+
+listed = sw.FeatureView(
+    "listed",
+    source=PLAYS,
+    entity=["user"],
+    features=[sw.Feature("songs", sw.last_k("song", k=2), [sw.exact_range("1h"), sw.rows(3)])],
+)
+overflown = sw.FeatureView(
+    "overflown",
+    source=PLAYS,
+    entity=["user"],
+    columns={"huge": "stars * 4000000000000000000"},
+    features=[sw.Feature("huge", sw.sum("huge"), ["3h"])],
+)
+DEPLOYMENT = plan(
+    Project.of(
+        "test",
+        [
+            view(["user"], ("3h",), name="users"),
+            sums(["user", "device"], "pairs"),
+            sums([], "everyone"),
+            listed,
+            overflown,
+        ],
+    )
+)
+REFS = [f"{unit.view}:{feature.column}" for unit in DEPLOYMENT.units for feature in unit.features]
+
+
+def spine(rng: np.random.Generator, rows: int) -> pa.Table:
+    """Rows in no order, some of them twice, of entities with events and without."""
+    users = [["ann", "bob", "Zoë", "", "nobody"][i] for i in rng.integers(5, size=rows)]
+    at_us = START + rng.integers(7 * 60, size=rows) * MINUTE + rng.integers(3, size=rows)
+    return pa.table(
+        {
+            "user": users,
+            "device": rng.integers(4, size=rows),
+            "label": rng.random(rows),
+            "at": pa.array(at_us, pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def by_shares(
+    question: TrainingRequest,
+    archive: InMemoryArchive,
+    knowledge: str,
+    arrival: Arrival | None,
+    folder: Path,
+    shares: int,
+) -> ScaledSet:
+    """The set that Spark's job builds, in one process: rows and events are brought together by
+    share, answered, and left in files."""
+    folder.mkdir()
+    reaches, rows = reach_of(question, archive, knowledge), question.spine
+    request = ScaledRequest(
+        question.deployment.to_json(),
+        question.refs,
+        knowledge,
+        described(reaches),
+        spans(reaches, question.requested, rows, knowledge, arrival),
+        len(rows),
+        shares,
+        folder=folder,
+    )
+    request.write(staged(request, rows), None if arrival is None else arrival.table(rows.at_us))
+    for position in range(len(request.requested)):
+        left, right = shared(request, archive, reaches, position)
+        for number in range(shares):
+            own = (table.filter(pc.equal(table[SHARE], number)) for table in (left, right))
+            parts = answer_share(str(folder), position, *own)
+            for run in parts[RUN].unique().to_pylist():
+                path = request.values(position) / f"{RUN}={run}" / f"{number}.parquet"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                pq.write_table(parts.filter(pc.equal(parts[RUN], run)).select([share.PART]), path)
+    made = ScaledValues(request)
+    manifest = replace(manifest_of(question, knowledge, reaches, arrival), errors=made.errors())
+    return ScaledSet(manifest, rows, arrival, made)
+
+
+def shared(
+    request: ScaledRequest,
+    archive: InMemoryArchive,
+    reaches: Mapping[str, Archived],
+    position: int,
+) -> tuple[pa.Table, pa.Table]:
+    """Rows and events of a unit with their shares."""
+    unit = request.requested[position].unit
+    rows = pq.read_table(request.folder / requests.SPINE)
+    rows = rows.select([ROW, *request.columns(position)]).combine_chunks()
+    source = DEPLOYMENT.source("plays")
+    version = reaches["plays"].archive_version
+    events = archive.events(source, unit.reads, *request.spans[position], version)
+    names = [name for name, _ in unit.entity]
+    left, right = (
+        table.append_column(SHARE, shares_of(table, names, request.shares))
+        for table in (rows, events)
+    )
+    return left, right
+
+
+def shares_of(table: pa.Table, names: list[str], shares: int) -> pa.Array:
+    entities = zip(*(table[name].to_pylist() for name in names), strict=True)
+    own = [crc32(repr(entity).encode()) % shares for entity in entities]
+    return pa.array(own if names else [0] * len(table), pa.int64())
+
+
+def entries(rng: np.random.Generator, ends: Mapping[tuple[str, int], int]) -> Arrival:
+    """Knowledge by arrival: the stream comes on by some events each quarter of an hour."""
+    at_us = START + np.arange(28, dtype=np.int64) * 15 * MINUTE
+    offsets = {p: np.sort(rng.integers(end + 1, size=28)).tolist() for p, end in ends.items()}
+    packed = [OffsetVector({p: some[i] for p, some in offsets.items()}).pack() for i in range(28)]
+    return Arrival({"plays": CommittedTimes("plays", at_us, pa.array(packed, pa.large_binary()))})
+
+
+def with_tokens(
+    rng: np.random.Generator, rows: pa.Table, ends: Mapping[tuple[str, int], int]
+) -> pa.Table:
+    """The rows with tokens of all units that contain some of the events."""
+    texts = []
+    for at in rows["at"].cast(pa.int64()).to_pylist():
+        offsets = OffsetVector({p: int(rng.integers(end + 1)) for p, end in ends.items()})
+        parts = [
+            tokens.encode(
+                unit.storage_fingerprint,
+                unit.definition_fingerprint,
+                offsets,
+                {},
+                "live",
+                {f.column: f.window.bounds("live", at, unit.slice_us) for f in unit.features},
+            )
+            for unit in DEPLOYMENT.units
+        ]
+        texts.append(tokens.join(parts))
+    return rows.append_column("token", pa.array(texts))
+
+
+@pytest.mark.parametrize("knowledge", ["event_time", "arrival", "token"])
+@pytest.mark.parametrize("seed", [*seeds([1]), pytest.param(2, marks=pytest.mark.long)])
+def test_shares_give_the_files_of_the_whole(
+    seed: int, knowledge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    for module in (share, values, writing):
+        monkeypatch.setattr(module, "RUN_ROWS", 37)
+    monkeypatch.setattr(share, "PART_ROWS", 5)
+    events = random_events(seed, 400)
+    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [events[:200], events[200:]], END)
+    ends = archive.reaches("plays").offset_vector.offsets
+    rows = spine(rng, 120)
+    arrival = entries(rng, ends) if knowledge == "arrival" else None
+    if knowledge == "token":
+        rows = with_tokens(rng, rows, ends)
+    question = training_request(DEPLOYMENT, rows, REFS, knowledge)
+    local = build_training_set(DEPLOYMENT, archive, rows, REFS, knowledge, arrival=arrival)
+    wanted = local.to_parquet(tmp_path / "local.parquet")
+    assert wanted.errors, "some values overflow"
+    for shares in (1, 3):
+        folder = tmp_path / str(shares)
+        scaled = by_shares(question, archive, knowledge, arrival, folder, shares)
+        assert scaled.whole().table.equals(local.table)
+        assert scaled.whole().manifest == local.manifest
+        for suffix in (".parquet", ".csv")[:shares]:
+            written = scaled.write(tmp_path / f"scaled{suffix}")
+            local.write(tmp_path / f"local{suffix}")
+            assert written.to_json() == wanted.to_json()
+            for name in (suffix, SUFFIX):
+                files = (beside(tmp_path / f"{one}.parquet", name) for one in ("scaled", "local"))
+                assert next(files).read_bytes() == next(files).read_bytes()
+
+
+def test_a_row_that_was_not_answered_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (share, values):
+        monkeypatch.setattr(module, "RUN_ROWS", 10)
+    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [random_events(3, 50)], END)
+    rows = spine(np.random.default_rng(3), 25)
+    question = training_request(DEPLOYMENT, rows, ["users:n_3h"], "event_time")
+    scaled = by_shares(question, archive, "event_time", None, tmp_path / "s", 2)
+    scaled.write(tmp_path / "set.parquet")
+    (part,) = (scaled.values.request.values(0) / f"{RUN}=2").glob("*1.parquet")
+    part.unlink()
+    with pytest.raises(DataLoss, match=r"every row from row 20 on once"):
+        scaled.write(tmp_path / "set.parquet")
+    assert not (tmp_path / f"set{SUFFIX}").exists(), "nothing says that the old file is the new set"
+    assert not list(tmp_path.glob(".*")), "what was begun is gone"
