@@ -33,7 +33,10 @@ with DAG(
         "spine": Param(
             type="string",
             minLength=1,
-            description="Parquet, Feather or CSV file: entity columns and at",
+            description=(
+                "entity columns and at: a Parquet, Feather or CSV file, iceberg:namespace.table, or "
+                "sql:SELECT …"
+            ),
         ),
         "features": Param(
             type="string",
@@ -65,7 +68,11 @@ with DAG(
             enum=["auto", "local", "spark"],
             description="which engine builds it, to the same bits; auto: Spark for what has no room",
         ),
-        "out": Param(type="string", minLength=1, description="Parquet or CSV file to write"),
+        "out": Param(
+            type="string",
+            minLength=1,
+            description="Parquet or CSV file to write, or iceberg:namespace.table",
+        ),
         "gate": Param(
             "green",
             type="string",

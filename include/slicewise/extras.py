@@ -11,7 +11,10 @@ PACKAGES: dict[str, frozenset[str]] = {
     "client": frozenset({"httpx"}),
     "serving": frozenset({"hiredis", "msgspec", "prometheus_client", "redis", "uvicorn", "uvloop"}),
     "training": frozenset(
-        {"confluent_kafka", "hiredis", "pandas", "psutil", "pyiceberg", "redis", "sqlalchemy"}
+        {
+            *("confluent_kafka", "hiredis", "pandas", "polars", "psutil", "pyiceberg", "redis"),
+            "sqlalchemy",
+        }
     ),
     "spark": frozenset(
         {
@@ -39,6 +42,7 @@ PACKAGES: dict[str, frozenset[str]] = {
                 "jinja2",
                 "msgspec",
                 "pandas",
+                "polars",
                 "prometheus_client",
                 "psutil",
             ),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ from slicewise.training.requests.unit_requests import ARRIVAL, UnitRequest, name
 from slicewise.training.scaled.building import ScaledSet, build_set
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
+from slicewise.training.tables.locations import located
 from slicewise.windows.durations import parse_duration
 
 Notify = Callable[[str], None]
@@ -59,7 +61,8 @@ def training_set(
     """The features' values for every row of the spine, as they were known.
 
     spine: entity columns, `at` (aware) and whatever else is to be kept, such as labels; an Arrow
-    table, a pandas frame, a list of dicts or a file (Parquet, Feather or CSV). Rows may repeat, and
+    table or stream, a frame of pandas or polars, a list of dicts, a file (Parquet, Feather or CSV),
+    "iceberg:namespace.table" or "sql:SELECT …" over sources, tables and files. Rows may repeat, and
     an entity may have several instants; unknown entities have empty aggregates. features: a feature
     set or its name, or refs such as ["listening:plays_7d"]. knowledge: "event_time", all that is
     known now of events before `at`; "token", exactly what the answers contained whose tokens stand
@@ -158,8 +161,9 @@ def open_training_set(
     refuse_engine(engine)
     known_at_us = None if known_at is None else instant_us(known_at, "known_at")
     knowledge = _by_arrival(knowledge, known_at_us)
-    given = looked_through(spine, features, knowledge)
-    question = training_request(deployment or deployed(settings), given, features, knowledge)
+    current = cache(lambda: deployment or deployed(settings))
+    given = looked_through(located(settings, spine, current), features, knowledge)
+    question = training_request(current(), given, features, knowledge)
     rows = question.spine
     step(
         f"the spine has {len(rows):,} rows, `at` from {text_of(rows.at_us.min())} to "

@@ -15,6 +15,7 @@ from slicewise import log
 from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan.deployment import Deployment
+from slicewise.settings import Settings
 from slicewise.training.answering.spines import answer_spine, incomplete, reach
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.arrival import Arrival, refuse_changed
@@ -33,11 +34,12 @@ from slicewise.training.requests.unit_requests import (
 from slicewise.training.snapshots import answer_snapshot
 from slicewise.training.statistics import statistics_of
 from slicewise.training.tables.spine import AT, Spine, TokenColumns, read_spine
-from slicewise.training.writing import parquet_bytes, runs_of, write_runs
+from slicewise.training.writing import parquet_bytes, runs_of, write_runs, write_table
 from slicewise.windows.bounds import Mode
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,27 @@ class DataSet:
     def write(self, path: str | Path) -> Manifest:
         """`to_csv` where the name ends in .csv, else `to_parquet`."""
         return self._write(Path(path), as_csv=is_csv(Path(path)))
+
+    def to_polars(self) -> pl.DataFrame:
+        """The table as a frame of polars, which has to be installed."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.table)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def to_iceberg(self, name: str, settings: Settings | None = None) -> Manifest:
+        """Write the table as `namespace.table` of the platform's Iceberg catalog.
+
+        One commit puts it in place of what that held, with the manifest as its property
+        `slicewise.manifest`. Lists of structs are right in its files, and to Spark and DuckDB;
+        PyIceberg 0.12 reads a null of these as an empty list.
+
+        Raises BadRequest for a name of the platform's own tables, for other columns than it has and
+        for a type that Iceberg lacks; CommitConflict where another writer came first.
+        """
+        settings = settings or Settings.load()
+        return write_table(settings, name, runs_of(self.table), self.manifest)
 
     def _write(self, target: Path, *, as_csv: bool) -> Manifest:
         runs = runs_of(self.table)

@@ -1,4 +1,5 @@
-"""A data set's files take their names when they are whole, and its manifest comes last.
+"""A data set's files take their names when they are whole, and its manifest comes last; a table of
+Iceberg is written in one commit.
 
 Where no manifest stands beside a data set's file, nothing says what it is.
 """
@@ -6,15 +7,18 @@ Where no manifest stands beside a data set's file, nothing says what it is.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slicewise.settings import Settings
 from slicewise.training.arrival import Arrival
 from slicewise.training.csv_form import csv_bytes
 from slicewise.training.manifest import (
@@ -29,22 +33,78 @@ from slicewise.training.tables.spine import Spine
 
 RUN_ROWS = 1 << 20
 """Rows of a run of a data set, which is a row group of its Parquet form."""
+PROPERTY = "slicewise.manifest"
+"""Property of a table of Iceberg that is a data set."""
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
     """Parquet bytes of a table: equal tables, equal bytes, under one version of pyarrow."""
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, table.schema, compression="zstd") as writer:
-        for run in runs_of(table):
-            writer.write_table(run, row_group_size=RUN_ROWS)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+    sink = io.BytesIO()
+    for _ in Passing((), sink).runs(runs_of(table)):
+        pass
+    return sink.getvalue()
 
 
 def runs_of(table: pa.Table) -> Iterator[pa.Table]:
     """The table in runs of rows; one without rows of a table that has none."""
     for begin in range(0, max(1, table.num_rows), RUN_ROWS):
         yield table.slice(begin, RUN_ROWS).combine_chunks()
+
+
+class Passing:
+    """Runs of a data set on their way: they are written as Parquet, and digested and counted."""
+
+    def __init__(self, features: Iterable[str], file: BinaryIO | None = None) -> None:
+        """Takes the columns that statistics are of, and a file; without one the Parquet form is
+        digested alone."""
+        self._features = tuple(features)
+        self._sink = _Sink(file)
+        self._counted: dict[str, ColumnStatistics] = {}
+
+    def runs(self, runs: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Gives the runs on."""
+        with ExitStack() as stack:
+            writer = None
+            for run in runs:
+                if writer is None:
+                    sink = stack.enter_context(pa.PythonFile(self._sink, "w"))
+                    writer = stack.enter_context(
+                        pq.ParquetWriter(sink, run.schema, compression="zstd")
+                    )
+                    self._counted = {n: ColumnStatistics(run[n].type) for n in self._features}
+                writer.write_table(run, row_group_size=RUN_ROWS)
+                for name, column in self._counted.items():
+                    column.add(run[name])
+                yield run
+
+    def manifest(self, manifest: Manifest) -> Manifest:
+        """The manifest of what passed: with its content and, where they were counted, its
+        statistics."""
+        written = replace(manifest, content=self._sink.digest.hexdigest())
+        statistics = {name: column.result() for name, column in self._counted.items()}
+        return replace(written, statistics=statistics) if statistics else written
+
+
+class _Sink(io.RawIOBase):
+    """A file that is written through, and digested."""
+
+    def __init__(self, file: BinaryIO | None) -> None:
+        super().__init__()
+        self.digest = hashlib.sha256()
+        self._file, self._length = file, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self.digest.update(content)
+        if self._file is not None:
+            self._file.write(content)
+        self._length += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self._length
 
 
 def write_runs(
@@ -66,9 +126,10 @@ def write_runs(
     manifest_path = beside(target, SUFFIX)
     manifest_path.unlink(missing_ok=True)
     with _scratch(target, ".parquet") as path:
-        counted = _write_parquet(path, runs, manifest.features if count else ())
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
+        with path.open("wb") as file:
+            passing = Passing(manifest.features if count else (), file)
+            for _ in passing.runs(runs):
+                pass
         if as_csv:
             _write_csv(path, target)
         else:
@@ -78,28 +139,35 @@ def write_runs(
     if spine is not None and arrival is not None:
         entries = arrival.table(spine.at_us)
         _put(beside(target, ARRIVAL_SUFFIX), parquet_bytes(entries))
-    written = replace(manifest, content=content)
-    if count:
-        statistics = {name: column.result() for name, column in counted.items()}
-        written = replace(written, statistics=statistics)
+    written = passing.manifest(manifest)
     _put(manifest_path, written.to_json().encode())
     return written
 
 
-def _write_parquet(
-    path: Path, runs: Iterable[pa.Table], features: Iterable[str]
-) -> dict[str, ColumnStatistics]:
-    counted: dict[str, ColumnStatistics] = {}
-    with ExitStack() as stack:
-        writer = None
-        for run in runs:
-            if writer is None:
-                writer = stack.enter_context(pq.ParquetWriter(path, run.schema, compression="zstd"))
-                counted = {name: ColumnStatistics(run[name].type) for name in features}
-            writer.write_table(run, row_group_size=RUN_ROWS)
-            for name, column in counted.items():
-                column.add(run[name])
-    return counted
+def write_table(
+    settings: Settings,
+    name: str,
+    runs: Iterator[pa.Table],
+    manifest: Manifest,
+    *,
+    count: bool = False,
+) -> Manifest:
+    """Writes a data set as a table of the platform's Iceberg catalog, in one commit.
+
+    Its manifest is a property of the table, and is given. Raises BadRequest, CommitConflict.
+    """
+    from slicewise.stores.lake.catalog import open_catalog
+    from slicewise.stores.lake.named import write_named
+
+    passing = Passing(manifest.features if count else ())
+    write_named(
+        open_catalog(settings),
+        name,
+        passing.runs(runs),
+        lambda: {PROPERTY: passing.manifest(manifest).to_json()},
+        f"table {name}",
+    )
+    return passing.manifest(manifest)
 
 
 def _write_csv(table: Path, target: Path) -> None:

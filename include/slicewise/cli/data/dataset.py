@@ -6,6 +6,9 @@ view declares, so that user 007 stays 007; `at` is RFC 3339 with a zone, or a co
 numbers: microseconds since 1970. The result is Parquet, or CSV by its name (lists and structs as
 JSON). docs/guides/training.md says more.
 
+A spine may also be a table of the Iceberg catalog (iceberg:namespace.table) or a query
+(sql:SELECT …) over sources by their names, such tables, and files; --out takes a table too.
+
 Where the spine asks for more than is archived, the log is archived first: by Spark, some half a
 minute. --no-archive refuses instead.
 
@@ -16,6 +19,8 @@ minute. --no-archive refuses instead.
       --as-of-definition 2026-11-21T08:00:00Z --out that_day.parquet
   slicewise dataset build --spine spine.csv --features churn_v1 --out train.csv --statistics
   slicewise dataset build --spine year.parquet --features churn_v1 --out year_set.parquet --engine spark
+  slicewise dataset build --spine "sql:SELECT user_id, played_at AS at FROM plays" \\
+      --features churn_v1 --out iceberg:training.churn
   slicewise dataset snapshot --features churn_v1 --at 2026-11-21T08:00:00Z --out all.parquet
   slicewise dataset rebuild train.manifest.json --out again.parquet
 """
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from slicewise.training.scaled.building import ScaledSet
     from slicewise.training.statistics import Statistics
 
+_ICEBERG = "iceberg:"
 _AT = "aware instant: 2026-11-21T08:00:00Z"
 
 
@@ -49,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build.add_argument(
         "--spine",
         required=True,
-        type=Path,
-        help="Parquet, Feather or CSV file: entity columns, at, labels",
+        help="entity columns, at, labels: a Parquet, Feather or CSV file, iceberg:namespace.table, "
+        "or sql:SELECT …",
     )
     build.add_argument(
         "--knowledge",
@@ -99,8 +105,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument(
             "--out",
             required=True,
-            type=Path,
-            help="Parquet file, or CSV by its name; manifest and spine go beside it",
+            help="Parquet file, or CSV by its name; manifest and spine go beside it. Or "
+            "iceberg:namespace.table, written in one commit",
         )
         command.add_argument("--json", action="store_true", help="the report as one JSON object")
         command.add_argument(
@@ -119,9 +125,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         offline, built = make(arguments, settings, notify)
         notify(f"writing {built.manifest.rows} rows")
         with built:
-            written = built.write(arguments.out)
+            table = arguments.out.removeprefix(_ICEBERG)
+            if table != arguments.out:
+                written = built.to_iceberg(table, settings)
+            else:
+                written = built.write(Path(arguments.out))
     if not again:  # a data set that is built again is the one that was recorded
-        offline.record(written, arguments.out.name)
+        offline.record(written, table if table != arguments.out else Path(arguments.out).name)
     report = {
         "dataset": written.name,
         "rows": written.rows,
@@ -131,7 +141,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         "errors": dict(written.errors),
         "incomplete": dict(written.incomplete),
         "sha256": written.content,
-        "out": str(arguments.out),
+        "out": arguments.out,
         "seconds": round(time.monotonic() - begun, 2),
     }
     if arguments.json:
@@ -205,7 +215,9 @@ def _built(
 def _refuse_out(arguments: argparse.Namespace) -> None:
     """Before any work: a result that has no place to go, or would stand in the place of what it is
     made of."""
-    out = arguments.out
+    if arguments.out.startswith(_ICEBERG):
+        return
+    out = Path(arguments.out)
     if not out.parent.is_dir():
         raise BadRequest(
             f"there is no folder {out.parent}",
@@ -213,8 +225,8 @@ def _refuse_out(arguments: argparse.Namespace) -> None:
             expected="a folder that exists",
             next_step="make it first",
         )
-    spine = getattr(arguments, "spine", None)
-    if spine is not None and out.exists() and spine.exists() and out.samefile(spine):
+    spine = Path(getattr(arguments, "spine", None) or "")
+    if out.exists() and spine.is_file() and out.samefile(spine):
         raise BadRequest(
             f"{out} is the spine",
             where="--out",

@@ -31,7 +31,7 @@ from slicewise.training.scaled.values import ScaledValues
 from slicewise.training.spark_job import SparkJob
 from slicewise.training.statistics import statistics_of
 from slicewise.training.tables.spine import Spine
-from slicewise.training.writing import write_runs
+from slicewise.training.writing import write_runs, write_table
 
 SHARE_EVENTS = 500_000
 """Events, or rows, of a share: a task holds one at a time."""
@@ -97,6 +97,10 @@ class ScaledSet:
         return write_runs(
             path, runs, self.manifest, self.spine, self.arrival, as_csv=as_csv, count=True
         )
+
+    def to_iceberg(self, name: str, settings: Settings) -> Manifest:
+        """Writes it as `DataSet.to_iceberg` does, a run at a time."""
+        return write_table(settings, name, self.runs(), self.manifest, count=True)
 
     def whole(self) -> DataSet:
         """All of it in memory."""

@@ -63,10 +63,14 @@ def as_table(given: object, where: str) -> pa.Table:
                 ),
             )
         return read_table(Path(given), where)
+    if type(given).__module__.startswith("polars") and hasattr(given, "collect"):
+        given = given.collect()  # a lazy frame
     if hasattr(given, "to_arrow"):  # polars
         return pa.table(given.to_arrow())
     if type(given).__module__.startswith("pandas") and hasattr(given, "columns"):
         return _of_frame(given, where)
+    if hasattr(given, "__arrow_c_stream__"):  # a relation of DuckDB, a reader of batches
+        return pa.table(given)
     if isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
         return _listed(given, where)
     if isinstance(given, Sequence) and not isinstance(given, bytes):
@@ -80,7 +84,8 @@ def as_table(given: object, where: str) -> pa.Table:
     raise BadRequest(
         f"{type(given).__name__} is no table",
         where=where,
-        expected="an Arrow table, a pandas frame, a list of dicts or the path of a file",
+        expected="an Arrow table or stream, a frame of pandas or polars, a list of dicts or the path "
+        "of a file",
         next_step="give the rows in one of these forms",
     )
 

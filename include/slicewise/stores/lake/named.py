@@ -1,0 +1,196 @@
+"""Tables of users beside the platform's own: read as spines, written as data sets, whole or not at
+all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
+from pyiceberg.types import ListType
+
+from slicewise.errors import BadRequest, CommitConflict
+from slicewise.stores.lake.catalog import Catalog, IcebergTable
+from slicewise.stores.lake.schemas import NAMESPACES
+
+_CONFLICTS = (CommitFailedException, TableAlreadyExistsError, ValidationException)
+
+
+def load_named(catalog: Catalog, name: str, where: str) -> IcebergTable:
+    """The table `namespace.table`. Raises BadRequest where there is none."""
+    try:
+        return catalog.load_table(_identifier(name, where))
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise BadRequest(
+            f"there is no table {name!r}",
+            where=where,
+            expected="a table of the platform's Iceberg catalog",
+            next_step="list its tables with Spark or PyIceberg: SHOW TABLES IN namespace",
+        ) from error
+
+
+def read_named(
+    table: IcebergTable, where: str, columns: Iterable[str] = ("*",), snapshot_id: int | None = None
+) -> pa.Table:
+    """These columns of a table, at its newest snapshot or at this one.
+
+    Raises BadRequest, also for a list of structs: PyIceberg reads a null one as an empty one.
+    """
+    try:
+        scan = table.scan(selected_fields=tuple(columns), snapshot_id=snapshot_id)
+        for field in scan.projection().fields:
+            if isinstance(field.field_type, ListType) and field.field_type.element_type.is_struct:
+                raise BadRequest(
+                    f"{field.name!r} is a list of structs, of which nulls cannot be read",
+                    where=where,
+                    expected="columns of other types",
+                    next_step="leave it out: sql:SELECT with the columns that are needed",
+                )
+        return scan.to_arrow()
+    except ValueError as error:
+        raise BadRequest(
+            f"the table cannot be read: {error}",
+            where=where,
+            expected="a snapshot that it still has",
+            next_step="leave the snapshot out to read the newest",
+        ) from error
+
+
+def columns_of(table: IcebergTable) -> tuple[str, ...]:
+    """Names of its columns."""
+    return tuple(field.name for field in table.schema().fields)
+
+
+def refuse_own(name: str, where: str) -> None:
+    """Raises BadRequest for a name that is none of a user's table."""
+    namespace = _identifier(name, where)[0]
+    if namespace in NAMESPACES:
+        raise BadRequest(
+            f"{namespace!r} holds tables of the platform",
+            where=where,
+            expected=f"another namespace than {', '.join(NAMESPACES)}",
+            next_step="name a table as training.churn",
+        )
+
+
+def write_named(
+    catalog: Catalog,
+    name: str,
+    runs: Iterator[pa.Table],
+    properties: Callable[[], Mapping[str, str]],
+    where: str,
+) -> None:
+    """Writes a table in one commit, in place of what it held: a reader sees it before or after.
+
+    runs: at least one. properties: of the table, looked at once all runs were given. Raises
+    BadRequest for a column whose type Iceberg lacks and for a table of other columns,
+    CommitConflict where another writer came first.
+    """
+    refuse_own(name, where)
+    identifier = _identifier(name, where)
+    first = _typed(next(runs), where)
+    schema = first.schema.remove_metadata()
+    catalog.create_namespace_if_not_exists(identifier[0])
+    try:
+        if catalog.table_exists(identifier):
+            table = catalog.load_table(identifier)
+            _refuse_columns(table, schema, where)
+            transaction = table.transaction()
+            transaction.delete(AlwaysTrue())
+        else:
+            transaction = catalog.create_table_transaction(identifier, schema)
+    except (UnsupportedPyArrowTypeException, TypeError) as error:
+        raise _no_type(str(error), where) from error
+    location = transaction.table_metadata.location
+    io = load_file_io(catalog.properties, location)
+    paths: list[str] = []
+    try:
+        for run in chain([first], (_typed(run, where) for run in runs)):
+            path = f"{location}/data/{uuid4()}.parquet"
+            paths.append(path)
+            # PyIceberg's own writer makes empty lists of null lists of structs
+            with io.new_output(path).create() as file:
+                pq.write_table(run, file, compression="zstd")
+        transaction.add_files(paths)
+        transaction.set_properties(dict(properties()))
+        transaction.commit_transaction()
+    except BaseException as error:
+        if isinstance(error, CommitStateUnknownException):
+            raise  # a table may name them
+        for path in paths:
+            with suppress(OSError):
+                io.delete(path)
+        if isinstance(error, _CONFLICTS):
+            raise CommitConflict(
+                "another writer came first", where=where, next_step="write the table again"
+            ) from error
+        raise
+
+
+def _typed(run: pa.Table, where: str) -> pa.Table:
+    """The run in types that Iceberg has: narrow and unsigned integers widened, dictionaries as
+    their values."""
+    for position, field in enumerate(run.schema):
+        kind = field.type
+        if kind == pa.uint64():
+            raise _no_type(f"{field.name!r} is uint64", where)
+        wider = (
+            kind.value_type
+            if pa.types.is_dictionary(kind)
+            else pa.int64()
+            if kind == pa.uint32()
+            else pa.int32()
+            if pa.types.is_integer(kind) and kind.bit_width < 32
+            else kind
+        )
+        if wider != kind:
+            run = run.set_column(position, field.name, run[field.name].cast(wider))
+    return run.replace_schema_metadata(None)
+
+
+def _no_type(why: str, where: str) -> BadRequest:
+    return BadRequest(
+        f"Iceberg has no type for a column: {why}",
+        where=where,
+        expected="whole numbers of 64 bits with a sign, doubles, texts, instants in microseconds, "
+        "dates, decimals, and lists and structs of them",
+        next_step="cast the spine's column, or leave it out",
+    )
+
+
+def _refuse_columns(table: IcebergTable, schema: pa.Schema, where: str) -> None:
+    own = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    if own.names != schema.names:
+        other = sorted(set(own.names) ^ set(schema.names)) or own.names
+        raise BadRequest(
+            f"the table has other columns than the data set: {', '.join(other)}",
+            where=where,
+            expected="a new table, or one that held the same columns",
+            next_step="name another table, or drop this one",
+        )
+
+
+def _identifier(name: str, where: str) -> tuple[str, str]:
+    namespace, dot, table = name.rpartition(".")
+    if not (namespace and dot and table):
+        raise BadRequest(
+            f"{name!r} is no name of a table",
+            where=where,
+            expected="namespace.table",
+            next_step="name it as training.churn",
+        )
+    return namespace, table
