@@ -20,7 +20,7 @@ from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline, deployed, deployed_at
 from slicewise.training.archiving.pending import Need, need_of, pending
 from slicewise.training.arrival import Arrival, read_entries
-from slicewise.training.dataset import DataSet, build_snapshot, rebuild
+from slicewise.training.dataset import DataSet, rebuild
 from slicewise.training.entered import age_text, read_arrival
 from slicewise.training.manifest import ARRIVAL_SUFFIX, SPINE_SUFFIX, SUFFIX, Manifest
 from slicewise.training.requests.training_request import (
@@ -30,7 +30,7 @@ from slicewise.training.requests.training_request import (
     training_request,
 )
 from slicewise.training.requests.unit_requests import ARRIVAL, UnitRequest, named, resolve
-from slicewise.training.scaled.building import ScaledSet, build_set
+from slicewise.training.scaled.building import ScaledSet, build_set, build_snapshot_set
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
 from slicewise.training.tables.locations import located
@@ -91,10 +91,7 @@ def training_set(
         archive=archive,
         notify=notify,
     )[1]
-    if not isinstance(built, ScaledSet):
-        return built
-    with built:
-        return built.whole()
+    return _in_memory(built)
 
 
 @checked_arguments
@@ -107,6 +104,7 @@ def snapshot(
     end: datetime | str | int | None = None,
     every: str | None = None,
     as_of_definition: datetime | str | int | None = None,
+    engine: str = AUTO,
     deployment: Deployment | None = None,
     settings: Settings | None = None,
     archive: bool = True,
@@ -118,9 +116,23 @@ def snapshot(
     """
     settings, ats = settings or Settings.load(), snapshot_instants(at, start, end, every)
     definitions = as_of(settings, deployment, as_of_definition)
-    return open_snapshot(
-        settings, features, ats, definitions, archive=archive, notify=progress or to_stderr
+    built = open_snapshot(
+        settings,
+        features,
+        ats,
+        definitions,
+        engine=engine,
+        archive=archive,
+        notify=progress or to_stderr,
     )[1]
+    return _in_memory(built)
+
+
+def _in_memory(built: DataSet | ScaledSet) -> DataSet:
+    if not isinstance(built, ScaledSet):
+        return built
+    with built:
+        return built.whole()
 
 
 def as_of(
@@ -205,11 +217,13 @@ def open_snapshot(
     ats_us: Sequence[int],
     deployment: Deployment | None = None,
     *,
+    engine: str = AUTO,
     archive: bool,
     notify: Notify,
     step: Notify = _nobody,
-) -> tuple[Offline, DataSet]:
+) -> tuple[Offline, DataSet | ScaledSet]:
     """Builds what snapshot gives, in the same way."""
+    refuse_engine(engine)
     named(features)
     definitions = deployment or deployed(settings)
     refs, requested = resolve(definitions, features)
@@ -223,8 +237,9 @@ def open_snapshot(
             need_of(requested, np.array(sorted(ats_us), np.int64), None),
             notify,
         )
-    step(f"building {len(refs)} features")
-    return offline, build_snapshot(definitions, offline.archive, features, ats_us)
+    return offline, build_snapshot_set(
+        settings, offline.archive, definitions, list(refs), ats_us, engine, notify, step
+    )
 
 
 def open_again(

@@ -214,7 +214,25 @@ def build_snapshot(
     table, finished = answer_snapshot(deployment, archive, reaches, requested, ats)
     for ref in refs:
         table = table.append_column(ref, finished[ref].values)
-    manifest = Manifest(
+    manifest = replace(
+        snapshot_manifest(deployment, refs, requested, ats, reaches, table),
+        errors=_errors(refs, finished),
+        statistics=statistics_of(table, refs),
+    )
+    return DataSet(table, manifest)
+
+
+def snapshot_manifest(
+    deployment: Deployment,
+    refs: tuple[str, ...],
+    requested: Sequence[UnitRequest],
+    ats: tuple[int, ...],
+    reaches: Mapping[str, Archived],
+    rows: pa.Table,
+) -> Manifest:
+    """The manifest of a snapshot of these rows, without errors and statistics."""
+    at_us = np.asarray(rows[AT].cast(pa.int64()), np.int64)
+    return Manifest(
         "snapshot",
         "event_time",
         refs,
@@ -222,14 +240,9 @@ def build_snapshot(
         described(reaches),
         _units(requested),
         ats_us=ats,
-        rows=table.num_rows,
-        errors=_errors(refs, finished),
-        incomplete=_lacking(
-            requested, reaches, np.asarray(table[AT].cast(pa.int64()), np.int64), None
-        ),
-        statistics=statistics_of(table, refs),
+        rows=rows.num_rows,
+        incomplete=_lacking(requested, reaches, at_us, None),
     )
-    return DataSet(table, manifest)
 
 
 def rebuild(

@@ -14,9 +14,10 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.schema.types import arrow_type
 from slicewise.training.answering.local import Bounds, Question, answer
 from slicewise.training.answering.sessions import settled
-from slicewise.training.answering.spines import read_unit
+from slicewise.training.answering.spines import read_unit, span_of
 from slicewise.training.archive import Archive, Archived, refuse_beyond
 from slicewise.training.events.entities import Entities, entities_of
+from slicewise.training.events.rows import Span
 from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.ranges import Ints
 from slicewise.training.requests.unit_requests import UnitRequest, entity_types
@@ -48,38 +49,11 @@ def answer_snapshot(
     ats_us: tuple[int, ...],
 ) -> tuple[pa.Table, dict[str, Finished]]:
     """Entity columns and `at` of every row, and the finished values by ref."""
-    names = _one_key(requested)
-    ats = np.array(ats_us, np.int64)
-    if not len(ats):
-        raise BadRequest(
-            "no instants",
-            where="snapshot",
-            expected="at, or start, end and every",
-            next_step="widen the span, or shorten every=",
-        )
-    views: list[tuple[UnitRequest, UnitEvents]] = []
-    for unit_request in requested:
-        refuse_beyond(unit_request.unit.source, archived[unit_request.unit.source], int(ats.max()))
-        archive_version = archived[unit_request.unit.source].archive_version
-        views.append(
-            (
-                unit_request,
-                read_unit(
-                    deployment,
-                    archive,
-                    unit_request.unit,
-                    _bounds(unit_request, ats),
-                    archive_version,
-                    None,
-                ),
-            )
-        )
-    entities = _all(names, views, entity_types(requested))
-    entity, at = _present(entities, views, ats)
-    values = entities.values.take(pa.array(entity)) if names else pa.table({})
-    table = (
-        values.append_column(AT, as_timestamps(at)) if names else pa.table({AT: as_timestamps(at)})
-    )
+    ats = instants_of(ats_us)
+    refuse_late(archived, requested, ats)
+    views = [(part, _read(deployment, archive, archived, part, ats)) for part in requested]
+    table = present_rows(views, ats)
+    at = np.asarray(table[AT].cast(pa.int64()).to_numpy(), np.int64)
     finished: dict[str, Finished] = {}
     for part, events in views:
         numbers = events.entities.numbers(table)
@@ -89,7 +63,87 @@ def answer_snapshot(
     return table, finished
 
 
-def _one_key(requested: Sequence[UnitRequest]) -> tuple[str, ...]:
+def instants_of(ats_us: Sequence[int]) -> Ints:
+    """The instants as a column. Raises BadRequest for none."""
+    if not len(ats_us):
+        raise BadRequest(
+            "no instants",
+            where="snapshot",
+            expected="at, or start, end and every",
+            next_step="widen the span, or shorten every=",
+        )
+    return np.array(ats_us, np.int64)
+
+
+def refuse_late(
+    archived: Mapping[str, Archived], requested: Sequence[UnitRequest], ats: Ints
+) -> None:
+    """Raises BadRequest for instants that the archive does not reach, and for views of several
+    entity keys."""
+    key_of(requested)
+    for part in requested:
+        refuse_beyond(part.unit.source, archived[part.unit.source], int(ats.max()))
+
+
+def spans_of(requested: Sequence[UnitRequest], ats: Ints) -> tuple[Span, ...]:
+    """Per unit the span of event times that its windows reach at these instants."""
+    return tuple(span_of(_bounds(part, ats)) for part in requested)
+
+
+def read_present(
+    deployment: Deployment,
+    archive: Archive,
+    archived: Mapping[str, Archived],
+    part: UnitRequest,
+    ats: Ints,
+) -> pa.Table:
+    """Rows that one unit gives a snapshot: its entities with an event in some window, at each of
+    the instants."""
+    return present_rows([(part, _read(deployment, archive, archived, part, ats))], ats)
+
+
+def present_rows(views: Sequence[tuple[UnitRequest, UnitEvents]], ats: Ints) -> pa.Table:
+    """Entity columns and `at` of the rows of these views, by instant and then by entity. Raises
+    BadRequest for more than MAX_ROWS."""
+    requested = [part for part, _ in views]
+    names = key_of(requested)
+    entities = _all(names, views, entity_types(requested))
+    entity, at = _present(entities, views, ats)
+    values = entities.values.take(pa.array(entity)) if names else pa.table({})
+    instants = as_timestamps(at)
+    return values.append_column(AT, instants) if names else pa.table({AT: instants})
+
+
+def in_order(parts: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
+    """Rows of several parts as one: each once, by instant and then by entity. Raises BadRequest for
+    more than MAX_ROWS."""
+    keys = [AT, *names]
+    rows = pa.concat_tables(parts).group_by(keys, use_threads=False).aggregate([])
+    _refuse_many(rows.num_rows)
+    return rows.sort_by([(key, "ascending") for key in keys]).select([*names, AT])
+
+
+def presenting(requested: Sequence[UnitRequest]) -> tuple[int, ...]:
+    """Positions of the units whose entities are a snapshot's: beside views with entities, a global
+    view has none of its own."""
+    own = bool(key_of(requested))
+    return tuple(i for i, part in enumerate(requested) if bool(part.unit.entity) == own)
+
+
+def _read(
+    deployment: Deployment,
+    archive: Archive,
+    archived: Mapping[str, Archived],
+    part: UnitRequest,
+    ats: Ints,
+) -> UnitEvents:
+    archive_version = archived[part.unit.source].archive_version
+    bounds = _bounds(part, ats)
+    return read_unit(deployment, archive, part.unit, bounds, archive_version, None)
+
+
+def key_of(requested: Sequence[UnitRequest]) -> tuple[str, ...]:
+    """Entity columns of a snapshot; none of global views. Raises BadRequest for several keys."""
     keys = {tuple(name for name, _ in unit_request.unit.entity) for unit_request in requested} - {
         ()
     }
@@ -145,11 +199,15 @@ def _present(
         entity.append(np.flatnonzero(present).astype(np.int64))
         at.append(np.full(len(entity[-1]), instant, np.int64))
         rows += len(entity[-1])
-        if rows > MAX_ROWS:
-            raise BadRequest(
-                f"more than {MAX_ROWS} rows",
-                where="snapshot",
-                expected="fewer instants",
-                next_step="take several snapshots",
-            )
+        _refuse_many(rows)
     return np.concatenate(entity), np.concatenate(at)
+
+
+def _refuse_many(rows: int) -> None:
+    if rows > MAX_ROWS:
+        raise BadRequest(
+            f"more than {MAX_ROWS} rows",
+            where="snapshot",
+            expected="fewer instants",
+            next_step="take several snapshots",
+        )

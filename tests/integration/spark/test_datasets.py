@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
@@ -26,15 +27,23 @@ from slicewise.settings import Settings
 from slicewise.spark.datasets.answering import answer_request
 from slicewise.spark.runtime.session import job_session
 from slicewise.stores.lake.catalog import Catalog, open_catalog
-from slicewise.training.answering.spines import spans
+from slicewise.training.answering.spines import reach, spans
 from slicewise.training.archiving.offline import IcebergArchive
 from slicewise.training.arrival import Arrival, CommittedTimes
-from slicewise.training.dataset import build_training_set, manifest_of, reach_of
+from slicewise.training.dataset import (
+    build_snapshot,
+    build_training_set,
+    manifest_of,
+    reach_of,
+    snapshot_manifest,
+)
 from slicewise.training.manifest import SUFFIX, beside, described
 from slicewise.training.requests.training_request import training_request
-from slicewise.training.scaled.building import ScaledSet, staged
-from slicewise.training.scaled.request import ScaledRequest
+from slicewise.training.requests.unit_requests import resolve
+from slicewise.training.scaled.building import ScaledSet
+from slicewise.training.scaled.request import ROW, SPINE, ScaledRequest
 from slicewise.training.scaled.values import ScaledValues
+from slicewise.training.snapshots import spans_of
 from tests.support.oracles.answers import HOUR, MINUTE
 from tests.support.oracles.repeats import USERS, history
 from tests.support.stores.archived import archive
@@ -90,6 +99,7 @@ DEPLOYMENT = plan(
             small(PLAYS, "pairs", "user", "device", column="seconds"),
             small(PLAYS, "everyone", column="stars"),
             small(VISITS, "kinds", "user", "member", "since", "seen", column="price"),
+            small(VISITS, "members", "user", column="price"),
             small(REPEATED, "repeats", "user_id", column="n"),
         ],
     )
@@ -121,18 +131,19 @@ class World:
             knowledge,
             described(reaches),
             spans(reaches, question.requested, rows, knowledge, arrival),
-            len(rows),
             5,
             folder=folder / "request",
         )
         request.folder.mkdir()
         arrived = None if arrival is None else arrival.table(rows.at_us)
-        request.write(staged(request, rows), arrived)
+        request.write(rows.table, arrived)
         report = answer_request(self.session, self.settings, self.catalog, request.folder)
         assert report["rows"] == len(rows)
         values = ScaledValues(request)
         manifest = manifest_of(question, knowledge, reaches, arrival)
-        scaled = ScaledSet(replace(manifest, errors=values.errors()), rows, arrival, values)
+        scaled = ScaledSet(
+            replace(manifest, errors=values.errors()), rows.table, rows, arrival, values
+        )
         scaled.write(folder / "spark.parquet")
         return folder / "local.parquet", folder / "spark.parquet"
 
@@ -226,6 +237,34 @@ def test_spark_gives_the_files_of_the_local_engine(
     assert any(column.null_count < len(column) for column in values)
 
 
+def test_spark_gives_the_snapshot_of_the_local_engine(world: World, tmp_path: Path) -> None:
+    refs = [ref for ref in REFS if ref.startswith(("users:", "members:", "everyone:"))]
+    ats = [START + hours * HOUR for hours in (2, 5, 7)]
+    own = IcebergArchive(world.catalog, "", ManualClock(END))
+    local = build_snapshot(DEPLOYMENT, own, refs, ats)
+    refs_of, requested = resolve(DEPLOYMENT, refs)
+    reaches = reach(DEPLOYMENT, own, requested, max(ats))
+    request = ScaledRequest(
+        DEPLOYMENT.to_json(),
+        refs_of,
+        "event_time",
+        described(reaches),
+        spans_of(requested, np.array(ats)),
+        3,
+        ats_us=tuple(ats),
+        folder=tmp_path,
+    )
+    request.write(None)
+    answer_request(world.session, world.settings, world.catalog, tmp_path)
+    rows = pa.parquet.read_table(tmp_path / SPINE).drop_columns([ROW])
+    made = ScaledValues(request)
+    manifest = snapshot_manifest(DEPLOYMENT, refs_of, requested, tuple(ats), reaches, rows)
+    scaled = ScaledSet(replace(manifest, errors=made.errors()), rows, None, None, made)
+    assert scaled.write(tmp_path / "a.parquet") == local.write(tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert local.table.num_rows > 6
+
+
 def test_an_archive_that_is_gone_is_named(world: World, tmp_path: Path) -> None:
     question = training_request(DEPLOYMENT, world.spine, ["repeats:n_1h"], "event_time")
     reaches = reach_of(question, IcebergArchive(world.catalog, "", ManualClock(END)), "event_time")
@@ -235,11 +274,10 @@ def test_an_archive_that_is_gone_is_named(world: World, tmp_path: Path) -> None:
         "event_time",
         described(reaches),
         spans(reaches, question.requested, question.spine, "event_time"),
-        len(question.spine),
         2,
         folder=tmp_path,
     )
-    request.write(staged(request, question.spine), None)
+    request.write(question.spine.table)
     world.catalog.rename_table(("log", "repeated"), ("log", "aside"))
     try:
         with pytest.raises(DataLoss, match="the archive of 'repeated' is gone"):

@@ -375,6 +375,20 @@ def test_spark_builds_it_to_the_same_bytes(
     assert not list((world.settings.state_dir / "datasets").iterdir()), "its folder is gone"
 
 
+def test_spark_takes_the_same_snapshot(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = datetime.fromtimestamp(world.instants[0] // 1_000_000 - 100, UTC).isoformat()
+    take = ["dataset", "snapshot", "--features", REF, "--at", at, "--no-archive", "--json"]
+    sums = []
+    for engine in ("local", "spark"):
+        out = str(tmp_path / f"{engine}.parquet")
+        assert main([*take, "--engine", engine, "--out", out]) == 0
+        sums.append(json.loads(capsys.readouterr().out))
+    assert sums[0]["sha256"] == sums[1]["sha256"]
+    assert sums[0]["rows"] == sums[1]["rows"] == 1
+
+
 def test_a_build_that_was_killed_leaves_nothing_to_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

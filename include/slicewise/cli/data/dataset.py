@@ -68,13 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     build.add_argument(
         "--known-at", help=f"by arrival: what was applied by one instant, for all rows; {_AT}"
     )
-    build.add_argument(
-        "--engine",
-        default="auto",
-        choices=("auto", "local", "spark"),
-        help="local: this process; spark: the same bits, of more events than it has room for; auto "
-        "chooses by size",
-    )
     snapshot = actions.add_parser(
         "snapshot", help="all entities at one or several instants, without a spine"
     )
@@ -94,6 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         command.add_argument(
             "--as-of-definition", help=f"with the deployment that stood at this instant; {_AT}"
+        )
+        command.add_argument(
+            "--engine",
+            default="auto",
+            choices=("auto", "local", "spark"),
+            help="local: this process; spark: the same bits, of more events than it has room for; "
+            "auto chooses by size",
         )
         command.add_argument(
             "--no-archive", action="store_true", help="refuse what is not archived yet"
@@ -195,7 +195,14 @@ def _built(
     if arguments.action == "snapshot":
         ats = snapshot_instants(arguments.at, arguments.start, arguments.end, arguments.every)
         return open_snapshot(
-            settings, wanted, ats, deployment, archive=archive, notify=notify, step=notify
+            settings,
+            wanted,
+            ats,
+            deployment,
+            engine=arguments.engine,
+            archive=archive,
+            notify=notify,
+            step=notify,
         )
     spine, knowledge = arguments.spine, arguments.knowledge
     return open_training_set(

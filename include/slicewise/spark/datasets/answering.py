@@ -23,7 +23,7 @@ from slicewise.stores.lake.archive import load
 from slicewise.stores.lake.catalog import Catalog
 from slicewise.stores.lake.schemas import GOOD, LOG
 from slicewise.training.scaled.request import ROW, RUN, SHARE, SPINE, ScaledRequest
-from slicewise.training.scaled.share import answer_share
+from slicewise.training.scaled.share import answer_share, present_share, present_spine
 from slicewise.windows.durations import HOUR_US
 
 _PARTS = f"{RUN} bigint, part binary"
@@ -37,6 +37,8 @@ def answer_request(
     Raises DataLoss where the archive of a source is gone.
     """
     request, begun = ScaledRequest.read(folder), time.monotonic()
+    if request.ats_us:
+        _write_present(session, settings, catalog, request)
     spine = session.read.parquet(str(folder / SPINE))
     for position, unit_request in enumerate(request.requested):
         unit = unit_request.unit
@@ -55,6 +57,30 @@ def answer_request(
         "shares": request.shares,
         "seconds": round(time.monotonic() - begun, 1),
     }
+
+
+def _write_present(
+    session: SparkSession, settings: Settings, catalog: Catalog, request: ScaledRequest
+) -> None:
+    """Writes the spine of a snapshot: the entities that are there at each of its instants."""
+    for position in request.presenting:
+        share = _share(request.requested[position].unit, request.shares)
+        events = _events(session, settings, catalog, request, position).withColumn(SHARE, share)
+        present = _present_of(str(request.folder), position)
+        parts = events.groupBy(SHARE).applyInArrow(present, _PARTS)
+        parts.write.partitionBy(RUN).parquet(str(request.present(position)))
+    rows = present_spine(request)
+    request.write_spine(rows)
+    event("present", rows=rows.num_rows, instants=len(request.ats_us))
+
+
+def _present_of(folder: str, position: int) -> Callable[[pa.Table], pa.Table]:
+    """The function of a task: events of a share."""
+
+    def present(events: pa.Table) -> pa.Table:
+        return present_share(folder, position, events)
+
+    return present
 
 
 def _answer_of(folder: str, position: int) -> Callable[[pa.Table, pa.Table], pa.Table]:

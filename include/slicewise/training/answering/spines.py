@@ -101,7 +101,7 @@ def spans(
     Raises BadRequest where the spine asks for more than is archived.
     """
     return tuple(
-        _span(
+        span_of(
             _bounded(
                 unit_request,
                 archived[unit_request.unit.source],
@@ -199,7 +199,7 @@ def read_unit(
     spine: Spine | None,
 ) -> UnitEvents:
     """The unit's events within all of the bounds; of the spine's entities, if one is given."""
-    source, span = deployment.source(unit.source), _span(bounds)
+    source, span = deployment.source(unit.source), span_of(bounds)
     entities = None
     if spine is not None:
         entities = entities_of(spine.table, [name for name, _ in unit.entity])
@@ -208,7 +208,7 @@ def read_unit(
     )
 
 
-def _span(bounds: Mapping[str, Bounds]) -> Span:
+def span_of(bounds: Mapping[str, Bounds]) -> Span:
     """From the first start to the last end."""
     starts = [int(start.min()) for start, _ in bounds.values() if len(start)]
     ends = [int(end.max()) for _, end in bounds.values() if len(end)]

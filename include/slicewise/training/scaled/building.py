@@ -6,31 +6,42 @@ import math
 import os
 import shutil
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Protocol, Self
 
-import numpy as np
 import psutil
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from slicewise.errors import SettingsError
+from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
-from slicewise.training.answering.spines import spans
+from slicewise.training.answering.spines import reach, spans
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.arrival import Arrival
 from slicewise.training.csv_form import is_csv
-from slicewise.training.dataset import DataSet, build_training_set, manifest_of, reach_of
+from slicewise.training.dataset import (
+    DataSet,
+    build_snapshot,
+    build_training_set,
+    manifest_of,
+    reach_of,
+    snapshot_manifest,
+)
 from slicewise.training.manifest import Manifest, described
+from slicewise.training.requests.questions import refuse_questions
 from slicewise.training.requests.training_request import SPARK, TrainingRequest
+from slicewise.training.requests.unit_requests import UnitRequest, questions_of, resolve
 from slicewise.training.scaled.choosing import Load, choose
-from slicewise.training.scaled.request import ROW, ScaledRequest
+from slicewise.training.scaled.request import ROW, SPINE, ScaledRequest
 from slicewise.training.scaled.values import ScaledValues
+from slicewise.training.snapshots import instants_of, key_of, refuse_late, spans_of
 from slicewise.training.spark_job import SparkJob
 from slicewise.training.statistics import statistics_of
-from slicewise.training.tables.spine import Spine
+from slicewise.training.tables.spine import AT, Spine
 from slicewise.training.writing import write_runs, write_table
 
 SHARE_EVENTS = 500_000
@@ -74,7 +85,9 @@ class ScaledSet:
     """A training set whose values stand in a folder."""
 
     manifest: Manifest
-    spine: Spine
+    rows: pa.Table
+    """The rows, before their values."""
+    spine: Spine | None
     arrival: Arrival | None
     values: ScaledValues
     folder: Scratch | None = None
@@ -89,7 +102,7 @@ class ScaledSet:
 
     def runs(self) -> Iterator[pa.Table]:
         """The table run by run, in the order of the spine. Raises DataLoss."""
-        return self.values.runs(self.spine.table)
+        return self.values.runs(self.rows)
 
     def write(self, path: Path) -> Manifest:
         """Writes it as `DataSet.write` does, a run at a time."""
@@ -161,11 +174,8 @@ def _load_of(
     arrival: Arrival | None,
 ) -> Load:
     own = spans(reaches, question.requested, question.spine, knowledge, arrival)
-    events = (
-        archive.count(unit_request.unit.source, *span)
-        for unit_request, span in zip(question.requested, own, strict=True)
-    )
-    return Load(max(events, default=0), len(question.spine), len(question.refs), own)
+    events = _most(archive, question.requested, own)
+    return Load(events, len(question.spine), len(question.refs), own)
 
 
 def build_by_spark(
@@ -182,7 +192,6 @@ def build_by_spark(
     load: of this question, by which entities are cut into shares. Raises SettingsError where there
     is no Spark, and ServerError where it fails.
     """
-    JOB.check(settings)
     rows = question.spine
     scratch = Scratch(settings.state_dir / "datasets")
     request = ScaledRequest(
@@ -191,35 +200,89 @@ def build_by_spark(
         knowledge,
         described(reaches),
         load.spans,
-        len(rows),
-        max(2, math.ceil(max(load.events, load.rows) / SHARE_EVENTS)),
+        _shares(load),
         0 if arrival is None else arrival.known_at_us or 0,
-        scratch.path,
+        folder=scratch.path,
     )
-    arrived = None if arrival is None else arrival.table(rows.at_us)
-    request.write(staged(request, rows), arrived)
-    views = [unit_request.view for unit_request in question.requested]
+    request.write(rows.table, None if arrival is None else arrival.table(rows.at_us))
+    values = _run(settings, request, scratch, notify)
+    manifest = replace(manifest_of(question, knowledge, reaches, arrival), errors=values.errors())
+    return ScaledSet(manifest, rows.table, rows, arrival, values, scratch)
+
+
+def build_snapshot_set(
+    settings: Settings,
+    archive: Counted,
+    deployment: Deployment,
+    features: object,
+    ats_us: Sequence[int],
+    engine: str,
+    notify: Notify,
+    step: Notify,
+) -> DataSet | ScaledSet:
+    """A snapshot by the engine that is wanted, or by the one that has room; as `build_set`."""
+    refs, requested = resolve(deployment, features)
+    refuse_questions(questions_of(requested))
+    ats = instants_of(sorted(set(ats_us)))
+    reaches = reach(deployment, archive, requested, int(ats.max()))
+    refuse_late(reaches, requested, ats)
+    own = spans_of(requested, ats)
+    # at most as many entities as events of the windows of an instant
+    rows = len(ats) * _most(archive, requested, spans_of(requested, ats[-1:]))
+    load = Load(_most(archive, requested, own), rows, len(refs), own)
+    free_bytes = psutil.virtual_memory().available
+    choice = choose(engine, load, free_bytes, has_spark=_has_spark(settings))
+    step(f"building {len(refs)} features by {choice.why}")
+    if choice.engine != SPARK:
+        return build_snapshot(deployment, archive, list(refs), ats.tolist(), reaches)
+    scratch = Scratch(settings.state_dir / "datasets")
+    request = ScaledRequest(
+        deployment.to_json(),
+        refs,
+        "event_time",
+        described(reaches),
+        own,
+        _shares(load),
+        ats_us=tuple(ats.tolist()),
+        folder=scratch.path,
+    )
+    request.write(None)
+    values = _run(settings, request, scratch, notify)
+    table = pq.read_table(scratch.path / SPINE).drop_columns([ROW])
+    table = table.select([*key_of(requested), AT]).replace_schema_metadata(None)
+    manifest = snapshot_manifest(deployment, refs, requested, request.ats_us, reaches, table)
+    return ScaledSet(replace(manifest, errors=values.errors()), table, None, None, values, scratch)
+
+
+def _shares(load: Load) -> int:
+    return max(2, math.ceil(max(load.events, load.rows) / SHARE_EVENTS))
+
+
+def _most(
+    archive: Counted, requested: Sequence[UnitRequest], own: Sequence[tuple[int, int]]
+) -> int:
+    """Events of the unit that reads most of them, about."""
+    units = zip(requested, own, strict=True)
+    counts = (archive.count(part.unit.source, *span) for part, span in units)
+    return max(counts, default=0)
+
+
+def _run(
+    settings: Settings, request: ScaledRequest, scratch: Scratch, notify: Notify
+) -> ScaledValues:
+    """Has Spark answer a request whose folder is written."""
+    views = [unit_request.view for unit_request in request.requested]
 
     def progress(seconds: float) -> None:
         done = sum((request.values(i) / "_SUCCESS").exists() for i in range(len(views)))
         current = f", view {views[done]}" if done < len(views) else ""
         notify(f"Spark answered {done} of {len(views)} units{current}, {seconds:.0f} s")
 
-    notify(f"Spark answers {len(views)} units in {request.shares} shares of entities each")
     try:
-        replace(JOB, arguments=(str(scratch.path),)).run(settings, progress, PATIENCE_S)
+        JOB.check(settings)
+        notify(f"Spark answers {len(views)} units in {request.shares} shares of entities each")
+        replace(JOB, arguments=(str(request.folder),)).run(settings, progress, PATIENCE_S)
     except BaseException:
         scratch.remove()
         raise
-    values = ScaledValues(request)
-    manifest = replace(manifest_of(question, knowledge, reaches, arrival), errors=values.errors())
-    return ScaledSet(manifest, rows, arrival, values, scratch)
-
-
-def staged(request: ScaledRequest, rows: Spine) -> pa.Table:
-    """The columns of the spine that something is asked by, and the rows' numbers."""
-    names = dict.fromkeys(
-        name for i in range(len(request.requested)) for name in request.columns(i)
-    )
-    number = pa.array(np.arange(len(rows), dtype=np.int64))
-    return rows.table.select(list(names)).append_column(ROW, number)
+    return ScaledValues(request)

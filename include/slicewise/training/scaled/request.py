@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -27,6 +28,7 @@ from slicewise.training.requests.unit_requests import (
     questions_of,
     resolve,
 )
+from slicewise.training.snapshots import presenting
 from slicewise.training.tables.spine import AT, TOKEN
 from slicewise.training.writing import RUN_ROWS
 
@@ -42,7 +44,8 @@ class ScaledRequest:
     """Request for the values of a spine, as it stands in a folder.
 
     deployment: canonical JSON. sources: as of a manifest. spans: per unit the span of event times
-    that its windows reach, microseconds. shares: how many the entities are cut into.
+    that its windows reach, microseconds. shares: how many the entities are cut into. ats_us: of a
+    snapshot, whose spine is made of the entities that are there at these instants.
     """
 
     deployment: str
@@ -50,18 +53,31 @@ class ScaledRequest:
     knowledge: str
     sources: Mapping[str, Mapping[str, Any]]
     spans: tuple[tuple[int, int], ...]
-    rows: int
     shares: int
     known_at_us: int = 0
+    ats_us: tuple[int, ...] = ()
     folder: Path = field(default=Path(), compare=False)
 
-    def write(self, spine: pa.Table, arrived: pa.Table | None) -> None:
-        """Writes the folder: the spine's columns that are asked by, and this."""
-        pq.write_table(spine, self.folder / SPINE, row_group_size=RUN_ROWS)
+    def write(self, spine: pa.Table | None, arrived: pa.Table | None = None) -> None:
+        """Writes the folder: the rows of the spine, if they are known, and this."""
+        if spine is not None:
+            self.write_spine(spine)
         if arrived is not None:
             pq.write_table(arrived, self.folder / ARRIVED)
         values = {name: value for name, value in asdict(self).items() if name != "folder"}
         (self.folder / REQUEST).write_text(json.dumps(values), encoding="utf-8")
+
+    def write_spine(self, rows: pa.Table) -> None:
+        """Writes the rows that are answered, with their numbers: the columns that are asked by."""
+        names = dict.fromkeys(name for i in range(len(self.requested)) for name in self.columns(i))
+        number = pa.array(np.arange(rows.num_rows, dtype=np.int64))
+        own = rows.select(list(names)).append_column(ROW, number)
+        pq.write_table(own, self.folder / SPINE, row_group_size=RUN_ROWS)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that are answered."""
+        return int(pq.read_metadata(self.folder / SPINE).num_rows)
 
     @staticmethod
     @lru_cache(maxsize=2)
@@ -69,6 +85,7 @@ class ScaledRequest:
         """Reads the request of a folder; once in a process."""
         raw = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
         raw["features"] = tuple(raw["features"])
+        raw["ats_us"] = tuple(raw["ats_us"])
         raw["spans"] = tuple((start, end) for start, end in raw["spans"])
         return ScaledRequest(**raw, folder=folder)
 
@@ -81,6 +98,11 @@ class ScaledRequest:
         return resolve(self.deployed, list(self.features))[1]
 
     @cached_property
+    def presenting(self) -> tuple[int, ...]:
+        """Positions of the units whose entities are the rows of a snapshot."""
+        return presenting(self.requested)
+
+    @cached_property
     def archived(self) -> dict[str, Archived]:
         return archived_of(self.sources)
 
@@ -91,6 +113,10 @@ class ScaledRequest:
         if not path.exists():
             return None
         return Arrival.of_table(read_entries(path), self.known_at_us or None)
+
+    def present(self, position: int) -> Path:
+        """The folder of the rows that a unit gives a snapshot."""
+        return self.folder / "present" / str(position)
 
     def values(self, position: int) -> Path:
         """The folder of a unit's values."""

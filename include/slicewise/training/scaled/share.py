@@ -13,12 +13,20 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from slicewise.features.schema.types import arrow_type
 from slicewise.training.answering.spines import answer_spine
 from slicewise.training.queries import GivenArchive
+from slicewise.training.requests.unit_requests import entity_types
 from slicewise.training.scaled.request import ROW, RUN, SPINE, ScaledRequest
+from slicewise.training.snapshots import (
+    in_order,
+    instants_of,
+    key_of,
+    read_present,
+)
 from slicewise.training.tables.spine import AT, Spine
 from slicewise.training.writing import RUN_ROWS
 
@@ -62,6 +70,43 @@ def answer_share(folder: str, position: int, spine: pa.Table, events: pa.Table) 
     errors = {ref: len(one.errors) for ref, one in finished.items() if one.errors}
     values = pa.table({ROW: numbers, **{ref: one.values for ref, one in finished.items()}})
     return parts_of(values, errors)
+
+
+def present_share(folder: str, position: int, events: pa.Table) -> pa.Table:
+    """Rows that the events of a share give a snapshot, as parts."""
+    request = ScaledRequest.read(Path(folder))
+    rows = read_present(
+        request.deployed,
+        GivenArchive(_typed(request, position, events)),
+        request.archived,
+        request.requested[position],
+        instants_of(request.ats_us),
+    )
+    # a table's rows are counted by its columns, and these have at least their instant
+    numbered = rows.append_column(ROW, pa.array(np.zeros(rows.num_rows, np.int64)))
+    return parts_of(numbered, {})
+
+
+def present_spine(request: ScaledRequest) -> pa.Table:
+    """The rows of a snapshot, of what all shares of all units gave."""
+    names = key_of(request.requested)
+    kinds = entity_types(request.requested)
+    schema = pa.schema([(name, arrow_type(kinds[name])) for name in names])
+    schema = schema.append(pa.field(AT, pa.timestamp("us", "UTC")))
+    tables = [schema.empty_table()]
+    for position in request.presenting:
+        parts = read_parts(request.present(position), 0)
+        tables += [joined_values(parts).select(schema.names).cast(schema)] if parts else []
+    return in_order(tables, names)
+
+
+def read_parts(folder: Path, run: int) -> list[bytes]:
+    """Parts of a run in a folder that Spark wrote."""
+    own = folder / f"{RUN}={run}"
+    if not own.exists():
+        return []
+    parts: list[bytes] = ds.dataset(own, format="parquet").to_table([PART])[PART].to_pylist()
+    return parts
 
 
 @lru_cache(maxsize=2)

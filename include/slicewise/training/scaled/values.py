@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from slicewise.errors import DataLoss
-from slicewise.training.scaled.request import ROW, RUN, ScaledRequest
-from slicewise.training.scaled.share import NO_RUN, PART, joined_errors, joined_values
+from slicewise.training.scaled.request import ROW, ScaledRequest
+from slicewise.training.scaled.share import NO_RUN, joined_errors, joined_values, read_parts
 from slicewise.training.writing import RUN_ROWS
 
 
@@ -57,8 +56,4 @@ class ScaledValues:
         )
 
     def _parts(self, position: int, run: int) -> list[bytes]:
-        folder = self.request.values(position) / f"{RUN}={run}"
-        if not folder.exists():
-            return []
-        parts: list[bytes] = ds.dataset(folder, format="parquet").to_table([PART])[PART].to_pylist()
-        return parts
+        return read_parts(self.request.values(position), run)

@@ -20,18 +20,26 @@ from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training import writing
-from slicewise.training.answering.spines import spans
+from slicewise.training.answering.spines import reach, spans
 from slicewise.training.archive import Archived
 from slicewise.training.arrival import Arrival, CommittedTimes
-from slicewise.training.dataset import build_training_set, manifest_of, reach_of
+from slicewise.training.dataset import (
+    build_snapshot,
+    build_training_set,
+    manifest_of,
+    reach_of,
+    snapshot_manifest,
+)
 from slicewise.training.manifest import SUFFIX, beside, described
 from slicewise.training.requests.training_request import TrainingRequest, training_request
+from slicewise.training.requests.unit_requests import resolve
 from slicewise.training.scaled import request as requests
 from slicewise.training.scaled import share, values
-from slicewise.training.scaled.building import ScaledSet, staged
+from slicewise.training.scaled.building import ScaledSet
 from slicewise.training.scaled.request import ROW, RUN, SHARE, ScaledRequest
-from slicewise.training.scaled.share import answer_share
+from slicewise.training.scaled.share import answer_share, present_share, present_spine
 from slicewise.training.scaled.values import ScaledValues
+from slicewise.training.snapshots import spans_of
 from tests.support.inputs.seeds import seeds
 from tests.support.oracles.answers import HOUR, MINUTE
 from tests.unit.training.world import PLAYS, START, InMemoryArchive, random_events, view
@@ -108,23 +116,28 @@ def by_shares(
         knowledge,
         described(reaches),
         spans(reaches, question.requested, rows, knowledge, arrival),
-        len(rows),
         shares,
         folder=folder,
     )
-    request.write(staged(request, rows), None if arrival is None else arrival.table(rows.at_us))
+    request.write(rows.table, None if arrival is None else arrival.table(rows.at_us))
+    answer_by_shares(request, archive, reaches)
+    made = ScaledValues(request)
+    manifest = replace(manifest_of(question, knowledge, reaches, arrival), errors=made.errors())
+    return ScaledSet(manifest, rows.table, rows, arrival, made)
+
+
+def answer_by_shares(
+    request: ScaledRequest, archive: InMemoryArchive, reaches: Mapping[str, Archived]
+) -> None:
     for position in range(len(request.requested)):
         left, right = shared(request, archive, reaches, position)
-        for number in range(shares):
+        for number in range(request.shares):
             own = (table.filter(pc.equal(table[SHARE], number)) for table in (left, right))
-            parts = answer_share(str(folder), position, *own)
+            parts = answer_share(str(request.folder), position, *own)
             for run in parts[RUN].unique().to_pylist():
                 path = request.values(position) / f"{RUN}={run}" / f"{number}.parquet"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 pq.write_table(parts.filter(pc.equal(parts[RUN], run)).select([share.PART]), path)
-    made = ScaledValues(request)
-    manifest = replace(manifest_of(question, knowledge, reaches, arrival), errors=made.errors())
-    return ScaledSet(manifest, rows, arrival, made)
 
 
 def shared(
@@ -152,6 +165,57 @@ def shares_of(table: pa.Table, names: list[str], shares: int) -> pa.Array:
     entities = zip(*(table[name].to_pylist() for name in names), strict=True)
     own = [crc32(repr(entity).encode()) % shares for entity in entities]
     return pa.array(own if names else [0] * len(table), pa.int64())
+
+
+def present_by_shares(request: ScaledRequest, archive: InMemoryArchive) -> None:
+    """The spine of a snapshot as Spark's job makes it, in one process."""
+    for position in request.presenting:
+        unit = request.requested[position].unit
+        source = DEPLOYMENT.source("plays")
+        events = archive.events(source, unit.reads, *request.spans[position], 9)
+        own = shares_of(events, [name for name, _ in unit.entity], request.shares)
+        for number in range(request.shares):
+            parts = present_share(
+                str(request.folder), position, events.filter(pc.equal(own, number))
+            )
+            path = request.present(position) / f"{RUN}=0" / f"{number}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(parts.select([share.PART]), path)
+    request.write_spine(present_spine(request))
+
+
+@pytest.mark.parametrize("views", [("users", "listed", "everyone"), ("pairs",), ("everyone",)])
+def test_a_snapshot_by_shares_is_that_of_the_whole(
+    views: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (share, values, writing):
+        monkeypatch.setattr(module, "RUN_ROWS", 5)
+    refs = [ref for ref in REFS if ref.startswith(tuple(f"{view}:" for view in views))]
+    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [random_events(5, 300)], END)
+    ats = [START + hours * HOUR for hours in (1, 3, 6)]
+    local = build_snapshot(DEPLOYMENT, archive, refs, ats)
+    refs_of, requested = resolve(DEPLOYMENT, refs)
+    reaches = reach(DEPLOYMENT, archive, requested, max(ats))
+    request = ScaledRequest(
+        DEPLOYMENT.to_json(),
+        refs_of,
+        "event_time",
+        described(reaches),
+        spans_of(requested, np.array(ats)),
+        3,
+        ats_us=tuple(ats),
+        folder=tmp_path,
+    )
+    request.write(None)
+    present_by_shares(request, archive)
+    answer_by_shares(request, archive, reaches)
+    rows = pq.read_table(tmp_path / requests.SPINE).drop_columns([ROW])
+    made = ScaledValues(request)
+    manifest = snapshot_manifest(DEPLOYMENT, refs_of, requested, tuple(ats), reaches, rows)
+    scaled = ScaledSet(replace(manifest, errors=made.errors()), rows, None, None, made)
+    assert scaled.whole().table.equals(local.table)
+    assert scaled.write(tmp_path / "a.parquet") == local.write(tmp_path / "b.parquet")
+    assert local.table.num_rows > 2
 
 
 def entries(rng: np.random.Generator, ends: Mapping[tuple[str, int], int]) -> Arrival:
