@@ -114,6 +114,10 @@ class ScaledRequest:
             return None
         return Arrival.of_table(read_entries(path), self.known_at_us or None)
 
+    def topics(self, source: str) -> tuple[str, ...]:
+        """Topic ids of a source's archived events, by whose positions these are named."""
+        return tuple(sorted({topic for topic, _ in self.archived[source].offset_vector.offsets}))
+
     def present(self, position: int) -> Path:
         """The folder of the rows that a unit gives a snapshot."""
         return self.folder / "present" / str(position)

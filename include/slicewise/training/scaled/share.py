@@ -39,7 +39,6 @@ NO_RUN = -1
 _IDENTITY = {
     "event_time": pa.int64(),
     "kafka_time": pa.int64(),
-    "topic_id": pa.string(),
     "partition": pa.int32(),
     "offset": pa.int64(),
 }
@@ -116,18 +115,20 @@ def _schema(folder: Path) -> pa.Schema:
 
 def _typed(request: ScaledRequest, position: int, events: pa.Table) -> pa.Table:
     """The events in the types that the archive's reader gives; a column that no archive has yet is
-    null."""
+    null, and so is a time that nothing is known by."""
     unit = request.requested[position].unit
     kinds = dict(request.deployed.source(unit.source).columns)
     types = {name: arrow_type(kinds[name]) for name in unit.reads} | _IDENTITY
-    return pa.table(
-        {
-            name: events[name].cast(kind)
-            if name in events.column_names
-            else pa.nulls(events.num_rows, kind)
-            for name, kind in types.items()
-        }
-    )
+    columns = {
+        name: events[name].cast(kind)
+        if name in events.column_names
+        else pa.nulls(events.num_rows, kind)
+        for name, kind in types.items()
+    }
+    names = pa.array(request.topics(unit.source))
+    index = events["topic_id"].combine_chunks()
+    columns["topic_id"] = pa.chunked_array([pa.DictionaryArray.from_arrays(index, names)])
+    return pa.table(columns)
 
 
 def parts_of(values: pa.Table, errors: Mapping[str, int]) -> pa.Table:

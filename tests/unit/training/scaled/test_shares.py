@@ -152,13 +152,19 @@ def shared(
     rows = rows.select([ROW, *request.columns(position)]).combine_chunks()
     source = DEPLOYMENT.source("plays")
     version = reaches["plays"].archive_version
-    events = archive.events(source, unit.reads, *request.spans[position], version)
+    events = numbered(archive.events(source, unit.reads, *request.spans[position], version))
     names = [name for name, _ in unit.entity]
     left, right = (
         table.append_column(SHARE, shares_of(table, names, request.shares))
         for table in (rows, events)
     )
     return left, right
+
+
+def numbered(events: pa.Table) -> pa.Table:
+    """The events with their topic's position in place of its id."""
+    position = events.column_names.index("topic_id")
+    return events.set_column(position, "topic_id", pa.array([0] * len(events), pa.int32()))
 
 
 def shares_of(table: pa.Table, names: list[str], shares: int) -> pa.Array:
@@ -172,7 +178,7 @@ def present_by_shares(request: ScaledRequest, archive: InMemoryArchive) -> None:
     for position in request.presenting:
         unit = request.requested[position].unit
         source = DEPLOYMENT.source("plays")
-        events = archive.events(source, unit.reads, *request.spans[position], 9)
+        events = numbered(archive.events(source, unit.reads, *request.spans[position], 9))
         own = shares_of(events, [name for name, _ in unit.entity], request.shares)
         for number in range(request.shares):
             parts = present_share(
