@@ -7,8 +7,8 @@
 
 Payments of users lie in an archive, by hour, of 14 days. A tenth as many rows ask for the sum, the
 count and the maximum of the amounts of 1 hour, 1 day and 7 days. slicewise answers by one call of
-`sw.training_set`, by event time and by token; DuckDB by RANGE windows, whose frames begin where
-ours do, and by a join. Each has a process of its own. Counts and maxima must be equal, sums within
+`sw.training_set`, by event time, by token, and by Spark; DuckDB by RANGE windows, whose frames begin
+where ours do, and by a join. Each has a process of its own. Counts and maxima must be equal, sums within
 what rounding explains; sampled rows must be equal, bit for bit, to the exact sum of their events.
 """
 
@@ -50,7 +50,7 @@ from slicewise.settings import Settings
 
 SIZES = (1_000_000, 3_000_000, 10_000_000)
 QUICK = (20_000, 60_000)
-SIDES = ("ours", "tokens", "windows", "join")
+SIDES = ("ours", "tokens", "spark", "windows", "join")
 TIMES_FASTER = 4.0
 """Times as fast as DuckDB's windows that the largest of SIZES shall be."""
 TIMES_BY_TOKEN = 2.0
@@ -104,6 +104,8 @@ def _compare(folder: Path, sides: Sequence[str]) -> None:
                 continue
             count = answers["ours"][feature.column.replace("total", "n")].to_numpy()
             _refuse_unrounded(own, other, np.asarray(count), f"{side}, {feature.column}")
+    if {"ours", "spark"} <= answers.keys():
+        assert answers["spark"].equals(answers["ours"]), "Spark gives the same bits"
     rows = np.random.default_rng(SEED).choice(
         answers[sides[0]].num_rows, min(SAMPLED, answers[sides[0]].num_rows), replace=False
     )
@@ -171,7 +173,7 @@ def _figures(taken: Mapping[int, Measured]) -> list[Figure]:
             if "ours" in measured:
                 label = {"seconds": "elapsed", "processor_s": "processor", "peak_mib": "memory"}
                 aim = TIMES_FASTER if name == "processor_s" and size == SIZES[-1] else None
-                named = {"join": "DuckDB's join", "tokens": "by token"}
+                named = {"join": "DuckDB's join", "tokens": "by token", "spark": "by Spark"}
                 beside = {
                     text: measured[side][name] for side, text in named.items() if side in measured
                 }

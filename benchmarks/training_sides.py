@@ -1,6 +1,7 @@
 """One side of the measurement in a process of its own, whose peak of memory is its own.
 
-ours, tokens: `sw.training_set` by event time, and by token. windows: DuckDB's RANGE windows over
+ours, tokens: `sw.training_set` by event time, and by token. spark: by event time, and by Spark, with
+its start and all of its processes. windows: DuckDB's RANGE windows over
 the events and the spine together. join: DuckDB's join of the spine with the events of its longest
 window, grouped by row. All read the same Parquet files.
 """
@@ -10,11 +11,15 @@ from __future__ import annotations
 import json
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 import duckdb
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -34,6 +39,7 @@ from slicewise.stores.lake.catalog import open_catalog
 from slicewise.windows.durations import DAY_US, HOUR_US
 
 THREADS = 2
+LOOKED_EVERY_S = 0.1
 OLDEST_US = BEGIN_US + (DAYS - 2 * SPINE_DAYS) * DAY_US
 """No window reaches before."""
 
@@ -48,13 +54,19 @@ def tokens(folder: Path) -> pa.Table:
     return _training_set(folder, "token")
 
 
-def _training_set(folder: Path, knowledge: str) -> pa.Table:
+def spark(folder: Path) -> pa.Table:
+    """The first by the engine of what has no room in one process."""
+    return _training_set(folder, "event_time", "spark")
+
+
+def _training_set(folder: Path, knowledge: str, engine: str = "local") -> pa.Table:
     built = sw.training_set(
         spine_file(folder, tokens=knowledge == "token"),
         REFS,
         knowledge,
         deployment=definitions(),
         settings=settings(folder),
+        engine=engine,
         archive=False,
         progress=lambda _: None,
     )
@@ -120,6 +132,7 @@ def join(folder: Path) -> pa.Table:
 SIDES: dict[str, Callable[[Path], pa.Table]] = {
     "ours": ours,
     "tokens": tokens,
+    "spark": spark,
     "windows": windows,
     "join": join,
 }
@@ -176,16 +189,49 @@ def _peak_mib() -> float:
     )
 
 
+class _Others:
+    """Processes that this one began, and theirs: looked at while they run, as some are never waited
+    for. memory_mib: most that all of them took at once."""
+
+    def __init__(self) -> None:
+        self.memory_mib, self._used = 0.0, dict[int, float]()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def processor_s(self) -> float:
+        return sum(self._used.values())
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOKED_EVERY_S):
+            memory = 0
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    used = process.cpu_times()
+                    self._used[process.pid] = used.user + used.system
+                    memory += process.memory_info().rss
+            self.memory_mib = max(self.memory_mib, memory / 2**20)
+
+
 def main(side: str, folder: Path) -> None:
     """Writes the answer beside the spine, and what it took as JSON to standard output."""
     archived_files(folder)  # what a first read imports is no part of the figure
     definitions()
     begun, used = time.perf_counter(), _processor_s()
-    answer = SIDES[side](folder)
+    with _Others() as others:
+        answer = SIDES[side](folder)
     figures = {
         "seconds": time.perf_counter() - begun,
-        "processor_s": _processor_s() - used,
-        "peak_mib": _peak_mib(),
+        "processor_s": _processor_s() - used + others.processor_s,
+        "peak_mib": max(_peak_mib(), others.memory_mib),
     }
     names = [name.removeprefix("spending:") for name in answer.column_names]
     pq.write_table(answer.rename_columns(names), folder / f"{side}.parquet")
