@@ -7,9 +7,10 @@
 
 Payments of users lie in an archive, by hour, of 14 days. A tenth as many rows ask for the sum, the
 count and the maximum of the amounts of 1 hour, 1 day and 7 days. slicewise answers by one call of
-`sw.training_set`, by event time, by token, and by Spark; DuckDB by RANGE windows, whose frames begin
-where ours do, and by a join. Each has a process of its own. Counts and maxima must be equal, sums within
-what rounding explains; sampled rows must be equal, bit for bit, to the exact sum of their events.
+`sw.training_set`, by event time, by token, and by Spark; DuckDB by RANGE windows, whose frames
+begin where ours do, and by a join. Each has a process of its own. Counts and maxima must be equal,
+sums within what rounding explains; Spark's set must be ours, and sampled rows the exact sum of
+their events, bit for bit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One side of the measurement in a process of its own, whose peak of memory is its own.
 
-ours, tokens: `sw.training_set` by event time, and by token. spark: by event time, and by Spark, with
-its start and all of its processes. windows: DuckDB's RANGE windows over
-the events and the spine together. join: DuckDB's join of the spine with the events of its longest
-window, grouped by row. All read the same Parquet files.
+ours, tokens: `sw.training_set` by event time, and by token. spark: by event time through Spark,
+with its start and all of its processes. windows: DuckDB's RANGE windows over the events and the
+spine together. join: DuckDB's join of the spine with the events of its longest window, grouped by
+row. All read the same Parquet files.
 """
 
 from __future__ import annotations

@@ -354,6 +354,30 @@ def test_the_table_is_read_where_rows_lie_and_not_between_them(world: World) -> 
     assert arrived.base[arrived.row][:, 0].tolist() == list(range(1, 2000))
 
 
+def test_a_data_set_is_a_use_that_is_shown(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spine = tmp_path / "spine.csv"
+    spine.write_text(f"user,at\nann,{world.instants[2]}\nbea,{world.instants[2]}\n")
+    arguments = ["--spine", str(spine), "--features", REF, "--knowledge", "arrival"]
+    for name in ("a", "b"):
+        out = str(tmp_path / f"{name}.parquet")
+        assert main(["dataset", "build", *arguments, "--no-archive", "--out", out]) == 0
+    capsys.readouterr()
+    assert main(["show", "users", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["definitions"]
+    assert [made["name"] for made in shown["data_sets"]] == ["b.parquet", "a.parquet"]
+    assert shown["data_sets"][0]["rows"] == 2
+    assert shown["statistics"] == {"stars_1h": {"nulls": 1, "min": 3, "max": 3, "mean": 3.0}}
+    assert main(["show", "users"]) == 0
+    text = capsys.readouterr().out
+    assert "data sets" in text
+    assert "max 3, mean 3, min 3, nulls 1" in text
+    assert main(["show", "plays", "--json"]) == 0
+    (source,) = json.loads(capsys.readouterr().out)["definitions"]
+    assert (source["data_sets"], source["statistics"]) == ([], {})
+
+
 def test_spark_builds_it_to_the_same_bytes(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,8 @@
 """show what a name means now: its definition, who uses it, its versions, and how fresh it is
 
 A name is a source's, a view's, a feature set's or a leaderboard's that is deployed. Of one that is
-gone slicewise history shows the versions.
+gone slicewise history shows the versions. Data sets that were built of it are its users too; the
+values of its features in the newest of them stand beside the features.
 
   slicewise show per_card
   slicewise show per_card --json
@@ -11,13 +12,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from slicewise.errors import SlicewiseError
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from slicewise.lifecycle.registry.shown import Shown
+    from slicewise.stores.lake.kept import RecordedSet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,13 +40,34 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     with deploy.looked_at(settings) as store:
         deployment = deploy.require_units(deploy.current(store))
         registry = read_registry(settings, store)
-    every = shown(arguments.name, deployment, registry, read_status(settings.redis_url))
+    status, sets = read_status(settings.redis_url), _sets(settings)
+    every = shown(arguments.name, deployment, registry, status, sets)
     if arguments.json:
         print(json.dumps(shown_json(every)))
         return 0
     for one in every:
         _print(one)
     return 0
+
+
+def _sets(settings: Settings) -> tuple[RecordedSet, ...] | None:
+    """The data sets that were built; None where the archive does not answer."""
+    from slicewise.stores.lake.catalog import open_catalog
+    from slicewise.stores.lake.kept import recorded_sets
+
+    try:
+        return recorded_sets(open_catalog(settings))
+    except (SlicewiseError, OSError) as error:
+        print(f"data sets and values are left out: {error}", file=sys.stderr)
+        return None
+
+
+def _values(statistics: Mapping[str, Any]) -> str:
+    """Statistics of a column, in one line."""
+    return ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in statistics.items()
+    )
 
 
 def _print(one: Shown) -> None:
@@ -54,16 +81,15 @@ def _print(one: Shown) -> None:
         print(f"  {word:<16}{text}")
     if definition.features:
         print()
-        rows = [
-            (
-                feature.column,
-                feature.aggregate,
-                feature.window,
-                shortened(" ".join(feature.description.split())),
-            )
-            for feature in definition.features
-        ]
-        print_table(("feature", "aggregate", "window", "description"), rows)
+        statistics = one.statistics()
+        names: tuple[str, ...] = ("feature", "aggregate", "window", "description")
+        rows: list[tuple[str, ...]] = []
+        for feature in definition.features:
+            text = shortened(" ".join(feature.description.split()))
+            values = _values(statistics.get(feature.column, {}))
+            row = (feature.column, feature.aggregate, feature.window, text)
+            rows.append((*row, values) if statistics else row)
+        print_table((*names, "values of the newest data set") if statistics else names, rows)
     print()
     for version in one.versions:
         by = f", by {version.by}" if version.by else ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slicewise.features.plan.changes.explain import Description, Version, descriptions
 from slicewise.features.plan.deployment import Deployment
@@ -13,6 +13,12 @@ from slicewise.lifecycle.health.overview import overview, visible_by
 from slicewise.names import unknown
 from slicewise.stores.lake.stood import Registry
 from slicewise.stores.online.redis.status import StoreStatus
+
+if TYPE_CHECKING:  # whoever shows no data sets needs no Iceberg
+    from slicewise.stores.lake.kept import RecordedSet
+
+MOST_SETS = 3
+"""Data sets that are named to a person; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +58,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Shown:
-    """A definition with its versions and its condition."""
+    """A definition with its versions, its condition and the data sets that were built of it, the
+    newest first. sets: None where nobody could say."""
 
     definition: Description
     condition: Condition
     versions: tuple[Version, ...]
+    sets: tuple[RecordedSet, ...] | None = None
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -65,14 +73,31 @@ class Shown:
         facts = {"owner": one.owner, "project": one.project, "tags": ", ".join(one.tags)}
         facts |= one.facts
         facts["used by"] = ", ".join(one.uses) or "nothing that is deployed"
+        if self.sets:
+            facts["data sets"] = _sets_text(self.sets)
         facts |= self.condition.words()
         return {word: text for word, text in facts.items() if text}
 
+    def statistics(self) -> dict[str, Mapping[str, Any]]:
+        """Column -> statistics of its values in the newest data set that has them."""
+        statistics = dict[str, Mapping[str, Any]]()
+        for one in self.sets or ():
+            for ref, counted in one.statistics.items():
+                view, _, column = ref.partition(":")
+                if view == self.definition.name:
+                    statistics.setdefault(column, counted)
+        return statistics
+
 
 def shown(
-    name: str, deployment: Deployment, registry: Registry, status: StoreStatus
+    name: str,
+    deployment: Deployment,
+    registry: Registry,
+    status: StoreStatus,
+    sets: Sequence[RecordedSet] | None = None,
 ) -> tuple[Shown, ...]:
-    """All definitions of this name. Raises UnknownName, with the names that are near."""
+    """All definitions of this name. sets: data sets that were built, the newest first; None where
+    nobody can say. Raises UnknownName, with the names that are near."""
     named = refuse_unknown(name, deployment)
     versions = registry.versions(name)
     return tuple(
@@ -80,6 +105,7 @@ def shown(
             one,
             _condition(one, status),
             tuple(version for version in versions if version.kind == one.kind),
+            None if sets is None else _sets_of(one, deployment, sets),
         )
         for one in named
     )
@@ -98,10 +124,42 @@ def shown_json(every: tuple[Shown, ...]) -> dict[str, Any]:
     """Plain values, for programs."""
     return {
         "definitions": [
-            one.definition.to_json() | {"condition": asdict(one.condition)} for one in every
+            one.definition.to_json()
+            | {
+                "condition": asdict(one.condition),
+                "data_sets": None
+                if one.sets is None
+                else [
+                    {"name": made.name, "at": made.at.isoformat(), "rows": made.rows}
+                    for made in one.sets
+                ],
+                "statistics": one.statistics(),
+            }
+            for one in every
         ],
         "versions": [version.to_json() for one in every for version in one.versions],
     }
+
+
+def _sets_of(
+    definition: Description, deployment: Deployment, sets: Sequence[RecordedSet]
+) -> tuple[RecordedSet, ...]:
+    """Data sets with features of a view, or with all features of a feature set."""
+    if definition.kind == "view":
+        prefix = f"{definition.name}:"
+        return tuple(made for made in sets if any(ref.startswith(prefix) for ref in made.features))
+    if definition.kind != "feature set":
+        return ()
+    features = set(deployment.feature_set(definition.name).features)
+    return tuple(made for made in sets if features <= set(made.features))
+
+
+def _sets_text(sets: Sequence[RecordedSet]) -> str:
+    newest = ", ".join(
+        f"{made.name} ({made.at:%Y-%m-%d %H:%M}, {made.rows:,} rows)" for made in sets[:MOST_SETS]
+    )
+    rest = len(sets) - MOST_SETS
+    return f"{newest} and {rest} more" if rest > 0 else newest
 
 
 def _condition(of: Description, status: StoreStatus) -> Condition:

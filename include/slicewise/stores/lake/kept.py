@@ -7,8 +7,11 @@ It is held by a tag of its own: expiry leaves what a tag names alone, whoever ru
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
@@ -44,6 +47,31 @@ def named_snapshots(
                 next_step="restore the row, or delete it if the data set is not needed any more",
             ) from error
     return {source: frozenset(ids) for source, ids in by_source.items()}
+
+
+@dataclass(frozen=True)
+class RecordedSet:
+    """A data set that was built. features: refs; statistics: ref -> statistics of its column, as
+    its manifest has them."""
+
+    name: str
+    at: datetime
+    rows: int
+    features: tuple[str, ...]
+    statistics: Mapping[str, Mapping[str, Any]]
+
+
+def recorded_sets(catalog: SqlCatalog) -> tuple[RecordedSet, ...]:
+    """Data sets that were recorded, the newest first; those whose manifest is no JSON are left
+    out."""
+    made = []
+    for row in records(catalog, DATASETS):
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            manifest = json.loads(row["manifest"])
+            features, statistics = tuple(manifest["features"]), manifest.get("statistics", {})
+            rows = int(row["rows"] or 0)
+            made.append(RecordedSet(row["name"], row["time"], rows, features, statistics))
+    return tuple(sorted(made, key=lambda one: one.at, reverse=True))
 
 
 def hold(table: IcebergTable, wanted: Collection[int]) -> int:
