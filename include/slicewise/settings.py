@@ -21,6 +21,7 @@ from slicewise.errors import SettingsError
 ENDPOINTS = "endpoints.json"
 PROJECT_FILE = "slicewise.toml"
 MAINTENANCE_FILE = "maintenance.toml"
+SNAPSHOTS_FILE = "snapshots.toml"
 MAINTENANCE_MOST = 100_000
 """Most of any of its bounds: 270 years, or files of 100 GiB. Dates and Iceberg's numbers end beyond
 it."""
@@ -136,6 +137,8 @@ class Settings:
     maintenance: Path
     """The TOML file with the policies of maintenance per table (docs/guides/operating.md); without
     it every table has the defaults."""
+    snapshots: Path
+    """The TOML file with snapshots that are taken on a schedule (docs/guides/training.md)."""
     lineage_url: str
     """Address of a receiver of OpenLineage events, which Airflow and the jobs tell what they read
     and write (docs/adr/0107); empty: nobody is told."""
@@ -288,6 +291,7 @@ class Settings:
             ),
             bad_percent=number("bad_percent", 1, 0),
             maintenance=path("maintenance", project_dir / MAINTENANCE_FILE),
+            snapshots=path("snapshots", project_dir / SNAPSHOTS_FILE),
             lineage_url=lineage_url,
             lineage_namespace=text("lineage_namespace", "slicewise"),
             watch=_choice("SLICEWISE_WATCH", text("watch", "on"), ("on", "off")),

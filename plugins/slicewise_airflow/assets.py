@@ -30,6 +30,8 @@ CHECKED = Asset("slicewise_checked", "x-slicewise://checked", group=_GROUP)
 """A check that is green: the gate. Its partition is the hour whose compaction it followed."""
 VIEWS = Asset("slicewise_views", "x-slicewise://views", group=_GROUP)
 """A view whose history was built: it answers now."""
+SNAPSHOTS = Asset("slicewise_snapshots", "x-slicewise://snapshots", group=_GROUP)
+"""Snapshots that were taken; the event says which, of which instants, into which tables."""
 TRAINING_SETS = Asset("slicewise_training_sets", "x-slicewise://training_sets", group=_GROUP)
 """A training set that was written; the event says where."""
 

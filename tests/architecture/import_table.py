@@ -79,6 +79,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "archiving",
         "recent",
         "scaled",
+        "scheduled",
         "versions",
     ),
     "training/tables": ("given",),

@@ -39,6 +39,7 @@ EXPECTED = {
     "restart_stream",
     "stop_stream",
     "sweep_expired",
+    "take_snapshots",
 }
 HEAVY = [
     "pyspark",
@@ -229,6 +230,7 @@ def test_what_runs_by_the_clock_has_a_deadline_that_its_triggerer_can_call(bag: 
         "compact_slices",
         "maintain_iceberg",
         "sweep_expired",
+        "take_snapshots",
     }
     for name in scheduled:
         [deadline] = bag.dags[name].deadline

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -97,18 +98,29 @@ class DataSet:
         assert isinstance(frame, pl.DataFrame)
         return frame
 
-    def to_iceberg(self, name: str, settings: Settings | None = None) -> Manifest:
+    def to_iceberg(
+        self,
+        name: str,
+        settings: Settings | None = None,
+        *,
+        instants: Sequence[int] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> Manifest:
         """Write the table as `namespace.table` of the platform's Iceberg catalog.
 
         One commit puts it in place of what that held, with the manifest as its property
         `slicewise.manifest`. Lists of structs are right in its files, and to Spark and DuckDB;
-        PyIceberg 0.12 reads a null of these as an empty list.
+        PyIceberg 0.12 reads a null of these as an empty list. instants: of `at`, microseconds: rows
+        of these alone are replaced. properties: further ones of the table.
 
         Raises BadRequest for a name of the platform's own tables, for other columns than it has and
         for a type that Iceberg lacks; CommitConflict where another writer came first.
         """
         settings = settings or Settings.load()
-        return write_table(settings, name, runs_of(self.table), self.manifest)
+        runs = runs_of(self.table)
+        return write_table(
+            settings, name, runs, self.manifest, instants=instants, properties=properties
+        )
 
     def _write(self, target: Path, *, as_csv: bool) -> Manifest:
         runs = runs_of(self.table)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -151,10 +152,13 @@ def write_table(
     manifest: Manifest,
     *,
     count: bool = False,
+    instants: Sequence[int] = (),
+    properties: Mapping[str, str] = MappingProxyType({}),
 ) -> Manifest:
     """Writes a data set as a table of the platform's Iceberg catalog, in one commit.
 
-    Its manifest is a property of the table, and is given. Raises BadRequest, CommitConflict.
+    Its manifest is a property of the table, and is given. instants: whose rows alone are replaced;
+    properties: further ones. Raises BadRequest, CommitConflict.
     """
     from slicewise.stores.lake.catalog import open_catalog
     from slicewise.stores.lake.named import write_named
@@ -164,8 +168,9 @@ def write_table(
         open_catalog(settings),
         name,
         passing.runs(runs),
-        lambda: {PROPERTY: passing.manifest(manifest).to_json()},
+        lambda: {PROPERTY: passing.manifest(manifest).to_json(), **properties},
         f"table {name}",
+        instants,
     )
     return passing.manifest(manifest)
 

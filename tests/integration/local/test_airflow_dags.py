@@ -56,6 +56,7 @@ DAGS = {
     "restart_stream",
     "stop_stream",
     "sweep_expired",
+    "take_snapshots",
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,13 @@ from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.steps import ABSENT, Change, KeyChange
 from slicewise.stores.online.store import Store
+from slicewise.training.api import open_snapshot
 from slicewise.training.arrival import Arrival, CommittedTimes
 from slicewise.training.scaled import building
+from slicewise.training.scheduled import taking
+from slicewise.training.scheduled.planned import ScheduledSnapshot
 from slicewise.training.spark_job import SparkJob
+from slicewise.training.tables.instants import text_of
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.servers import RedisServer
 from tests.support.stores.archived import archive
@@ -397,6 +402,57 @@ def test_spark_builds_it_to_the_same_bytes(
     assert "building 1 features by the local engine; 5 events, 6 rows" in shown
     assert "Spark answers 1 units in 2 shares of entities each" in shown
     assert not list((world.settings.state_dir / "datasets").iterdir()), "its folder is gone"
+
+
+def test_scheduled_snapshots_are_taken_once_each(
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "snapshots.toml"
+    entry = '[snapshots.{0}]\nfeatures = ["{1}"]\ntable = "snapshots.{0}"\nevery = "1h"\n'
+    file.write_text(entry.format("stars", REF) + entry.format("wrong", "users:none_1h"))
+    monkeypatch.setenv("SLICEWISE_SNAPSHOTS", str(file))
+    monkeypatch.setattr(taking, "open_snapshot", partial(unarchived, open_snapshot))
+    now_us = world.instants[0] // HOUR_US * HOUR_US
+    event = {"user": "bea", "stars": 7, "played_at": now_us - HOUR_US // 2}
+    catalog, before = open_catalog(world.settings), {"partition": 0, "offset": 4}
+    source, taken_us = deployment("sum").source("plays"), world.instants[-1]
+    archive(catalog, source, TOPIC, 2, [event | before | {"offset": 5}], [before], taken_us)
+    clock = [now_us + 1]
+    monkeypatch.setattr("slicewise.cli.data.dataset.time.time_ns", lambda: clock[0] * 1000)
+    assert main(["dataset", "take", "--json"]) == 1
+    shown = capsys.readouterr()
+    report = json.loads(shown.out)
+    assert [one["name"] for one in report["taken"]] == ["stars"]
+    assert "wrong: " in shown.err
+    assert "none_1h" in shown.err
+    assert main(["dataset", "take", "stars"]) == 0
+    assert capsys.readouterr().out == "nothing is due\n"
+    assert main(["dataset", "scheduled", "--json"]) == 0
+    listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)["snapshots"]}
+    assert (listed["stars"]["due"], listed["wrong"]["due"]) == ("0", "1")
+    table = open_catalog(world.settings).load_table("snapshots.stars")
+    rows = table.scan().to_arrow().sort_by("at").to_pylist()
+    at = datetime.fromtimestamp(now_us // 1_000_000, UTC)
+    wanted = sw.snapshot([REF], at=at, settings=world.settings, archive=False).table
+    assert rows == wanted.to_pylist()
+    assert {"user": "bea", "at": at, REF: 7} in rows
+    # the same instants again, by a run that began beside: in place of the rows, not beside them
+    planned = ScheduledSnapshot("stars", (REF,), "snapshots.stars", "1h", HOUR_US)
+    again = taking.take(world.settings, planned, [now_us - HOUR_US, now_us], print)
+    assert again["ats"] == [text_of(now_us - HOUR_US), text_of(now_us)]
+    table.refresh()
+    assert table.scan().to_arrow().sort_by("at").to_pylist() == rows
+
+
+def unarchived(
+    opened: Any, settings: Settings, features: object, ats: Any, *, archive: bool, **more: Any
+) -> Any:
+    """Takes it from what is archived: here no broker could be asked for more."""
+    assert archive
+    return opened(settings, features, ats, archive=False, **more)
 
 
 def test_spark_takes_the_same_snapshot(

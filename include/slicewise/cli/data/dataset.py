@@ -1,4 +1,4 @@
-"""build training sets and snapshots, and build one again from its manifest
+"""build training sets and snapshots, take scheduled ones, and build one again from its manifest
 
 A spine is a file of rows to be answered: the entity's columns, `at`, and whatever else is to be
 kept, such as labels. It is Parquet, Feather or CSV. Of a CSV file the entity has the types that its
@@ -22,6 +22,8 @@ minute. --no-archive refuses instead.
   slicewise dataset build --spine "sql:SELECT user_id, played_at AS at FROM plays" \\
       --features churn_v1 --out iceberg:training.churn
   slicewise dataset snapshot --features churn_v1 --at 2026-11-21T08:00:00Z --out all.parquet
+  slicewise dataset scheduled
+  slicewise dataset take
   slicewise dataset rebuild train.manifest.json --out again.parquet
 """
 
@@ -98,6 +100,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command.add_argument(
             "--no-archive", action="store_true", help="refuse what is not archived yet"
         )
+    scheduled = actions.add_parser("scheduled", help="snapshots that are taken on a schedule")
+    take = actions.add_parser("take", help="take the scheduled snapshots that are due")
+    take.add_argument("names", nargs="*", help="these alone; all by default")
+    for command in (scheduled, take):
+        command.add_argument("--json", action="store_true", help="print one JSON object")
     rebuild = actions.add_parser("rebuild", help="the same bytes once more, from a manifest")
     rebuild.add_argument("manifest", type=Path)
     rebuild.add_argument("--spine", type=Path, help="by default the file beside the manifest")
@@ -117,6 +124,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.bars import bars
 
+    if arguments.action in ("scheduled", "take"):
+        return (_scheduled if arguments.action == "scheduled" else _take)(arguments, settings)
     begun = time.monotonic()
     _refuse_out(arguments)
     again = arguments.action == "rebuild"
@@ -153,6 +162,58 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             print()
             _print_statistics(written.rows, written.statistics)
     return 0
+
+
+def _scheduled(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli.table import print_table
+    from slicewise.training.scheduled.planned import load_scheduled
+    from slicewise.training.scheduled.taking import newest_of
+    from slicewise.training.tables.instants import text_of
+
+    planned = load_scheduled(settings)
+    newest, now_us = newest_of(settings, planned), time.time_ns() // 1_000
+    rows = []
+    for one in planned:
+        until_us = newest[one.name]
+        features = one.features if isinstance(one.features, str) else ", ".join(one.features)
+        taken = "" if until_us is None else text_of(until_us)
+        due = str(len(one.missing(until_us, now_us)))
+        rows.append((one.name, features, one.table, one.every, taken, due))
+    names = ("name", "features", "table", "every", "newest", "due")
+    if arguments.json:
+        print(json.dumps({"snapshots": [dict(zip(names, row, strict=True)) for row in rows]}))
+    elif rows:
+        print_table(names, rows)
+    else:
+        print(f"nothing is scheduled: there is no {settings.snapshots}")
+    return 0
+
+
+def _take(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Takes what is due. One that fails keeps none of the others from being taken."""
+    from slicewise.errors import SlicewiseError
+    from slicewise.training.scheduled.planned import chosen, load_scheduled
+    from slicewise.training.scheduled.taking import newest_of, take
+
+    planned = chosen(load_scheduled(settings), tuple(arguments.names))
+    newest, now_us = newest_of(settings, planned), time.time_ns() // 1_000
+    taken, failed = [], []
+    for one in planned:
+        ats = one.missing(newest[one.name], now_us)
+        try:
+            taken += [take(settings, one, ats, _notify)] if ats else []
+        except SlicewiseError as error:
+            print(f"{one.name}: {error}", file=sys.stderr)
+            failed.append({"name": one.name, "error": error.what})
+    report = {"scheduled": len(planned), "taken": taken, "failed": failed}
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        for row in taken:
+            print(f"{row['name']}: {row['rows']} rows of {len(row['ats'])} instants")
+        if not taken and not failed:
+            print("nothing is due")
+    return 1 if failed else 0
 
 
 def _print_statistics(rows: int, statistics: Mapping[str, Statistics]) -> None:

@@ -69,6 +69,7 @@ ANCHORS: Mapping[str, str] = {
     "check_open_hour": "the-open-hour-was-not-looked-at",
     "build_training_set": "a-training-set-fails",
     "promote_view": "a-version-is-not-promoted",
+    "take_snapshots": "a-snapshot-is-not-taken",
 }
 
 
@@ -86,6 +87,7 @@ NEXT: Mapping[str, str] = {
     "check_open_hour": "read the task's log; the hour is checked after its compaction anyway",
     "build_training_set": "mend what the error names, then trigger it again",
     "promote_view": "mend what the error names, then trigger it again; nothing was promoted",
+    "take_snapshots": "mend what the error names; the next run takes what was missed",
 }
 """DAG -> what to do first about a task of it that failed."""
 _CRITICAL_DAGS = ("ingest_stream",)

@@ -3,12 +3,13 @@ all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -18,12 +19,13 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationException,
 )
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
 from pyiceberg.types import ListType
 
 from slicewise.errors import BadRequest, CommitConflict
+from slicewise.stores.lake.archive import instant_literal
 from slicewise.stores.lake.catalog import Catalog, IcebergTable
 from slicewise.stores.lake.schemas import NAMESPACES
 
@@ -93,11 +95,13 @@ def write_named(
     runs: Iterator[pa.Table],
     properties: Callable[[], Mapping[str, str]],
     where: str,
+    instants: Sequence[int] = (),
 ) -> None:
     """Writes a table in one commit, in place of what it held: a reader sees it before or after.
 
-    runs: at least one. properties: of the table, looked at once all runs were given. Raises
-    BadRequest for a column whose type Iceberg lacks and for a table of other columns,
+    runs: at least one. properties: of the table, looked at once all runs were given. instants: of
+    the column `at`, in microseconds, whose rows alone are replaced; without any all rows are.
+    Raises BadRequest for a column whose type Iceberg lacks and for a table of other columns,
     CommitConflict where another writer came first.
     """
     refuse_own(name, where)
@@ -110,7 +114,7 @@ def write_named(
             table = catalog.load_table(identifier)
             _refuse_columns(table, schema, where)
             transaction = table.transaction()
-            transaction.delete(AlwaysTrue())
+            transaction.delete(_at_one_of(instants))
         else:
             transaction = catalog.create_table_transaction(identifier, schema)
     except (UnsupportedPyArrowTypeException, TypeError) as error:
@@ -119,13 +123,15 @@ def write_named(
     io = load_file_io(catalog.properties, location)
     paths: list[str] = []
     try:
-        for run in chain([first], (_typed(run, where) for run in runs)):
+        every = chain([first], (_typed(run, where) for run in runs))
+        for run in every if not instants else _by_instant(every):
             path = f"{location}/data/{uuid4()}.parquet"
             paths.append(path)
             # PyIceberg's own writer makes empty lists of null lists of structs
             with io.new_output(path).create() as file:
                 pq.write_table(run, file, compression="zstd")
-        transaction.add_files(paths)
+        if paths:
+            transaction.add_files(paths)
         transaction.set_properties(dict(properties()))
         transaction.commit_transaction()
     except BaseException as error:
@@ -139,6 +145,28 @@ def write_named(
                 "another writer came first", where=where, next_step="write the table again"
             ) from error
         raise
+
+
+def properties_of(catalog: Catalog, name: str) -> Mapping[str, str]:
+    """Properties of the table `namespace.table`; none where there is no table."""
+    try:
+        return catalog.load_table(_identifier(name, name)).properties
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return {}
+
+
+def _at_one_of(instants: Sequence[int]) -> str | BooleanExpression:
+    if not instants:
+        return AlwaysTrue()
+    return f"at in ({', '.join(repr(instant_literal(one)) for one in instants)})"
+
+
+def _by_instant(runs: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Parts of the runs, each of one instant: a file that has one alone is replaced whole, and
+    PyIceberg never writes a part of it anew."""
+    for run in runs:
+        for instant in pc.unique(run["at"]):
+            yield run.filter(pc.equal(run["at"], instant))
 
 
 def _typed(run: pa.Table, where: str) -> pa.Table:

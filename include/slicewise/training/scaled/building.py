@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
+from types import MappingProxyType
 from typing import Protocol, Self
 
 import psutil
@@ -111,9 +112,25 @@ class ScaledSet:
             path, runs, self.manifest, self.spine, self.arrival, as_csv=as_csv, count=True
         )
 
-    def to_iceberg(self, name: str, settings: Settings) -> Manifest:
+    def to_iceberg(
+        self,
+        name: str,
+        settings: Settings,
+        *,
+        instants: Sequence[int] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> Manifest:
         """Writes it as `DataSet.to_iceberg` does, a run at a time."""
-        return write_table(settings, name, self.runs(), self.manifest, count=True)
+        runs = self.runs()
+        return write_table(
+            settings,
+            name,
+            runs,
+            self.manifest,
+            count=True,
+            instants=instants,
+            properties=properties,
+        )
 
     def whole(self) -> DataSet:
         """All of it in memory."""
