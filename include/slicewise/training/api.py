@@ -34,6 +34,7 @@ from slicewise.training.scaled.building import ScaledSet, build_set, build_snaps
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
 from slicewise.training.tables.locations import located
+from slicewise.training.writing import checked_target as checked_target
 from slicewise.windows.durations import parse_duration
 
 Notify = Callable[[str], None]
@@ -90,6 +91,7 @@ def training_set(
         engine=engine,
         archive=archive,
         notify=notify,
+        in_memory=True,
     )[1]
     return _in_memory(built)
 
@@ -124,6 +126,7 @@ def snapshot(
         engine=engine,
         archive=archive,
         notify=progress or to_stderr,
+        in_memory=True,
     )[1]
     return _in_memory(built)
 
@@ -164,11 +167,13 @@ def open_training_set(
     archive: bool,
     notify: Notify,
     step: Notify = _nobody,
+    in_memory: bool = False,
 ) -> tuple[Offline, DataSet | ScaledSet]:
     """Builds what training_set gives, and the offline side that it came from.
 
     Each step opens more than the one before, so that what is wrong is said by the first that can
-    see it. notify: is told what is archived; step: of each step.
+    see it. notify: is told what is archived; step: of each step. in_memory: whether the caller
+    holds all values in the end.
     """
     refuse_engine(engine)
     known_at_us = None if known_at is None else instant_us(known_at, "known_at")
@@ -193,7 +198,15 @@ def open_training_set(
         need = need_of(question.requested, rows.at_us, question.tokens, arrival)
         extend_archive(settings, offline, question.requested, need, notify)
     return offline, build_set(
-        settings, offline.archive, question, knowledge, arrival, engine, notify, step
+        settings,
+        offline.archive,
+        question,
+        knowledge,
+        arrival,
+        engine,
+        notify,
+        step,
+        in_memory=in_memory,
     )
 
 
@@ -221,6 +234,7 @@ def open_snapshot(
     archive: bool,
     notify: Notify,
     step: Notify = _nobody,
+    in_memory: bool = False,
 ) -> tuple[Offline, DataSet | ScaledSet]:
     """Builds what snapshot gives, in the same way."""
     refuse_engine(engine)
@@ -238,7 +252,15 @@ def open_snapshot(
             notify,
         )
     return offline, build_snapshot_set(
-        settings, offline.archive, definitions, list(refs), ats_us, engine, notify, step
+        settings,
+        offline.archive,
+        definitions,
+        list(refs),
+        ats_us,
+        engine,
+        notify,
+        step,
+        in_memory=in_memory,
     )
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from slicewise.errors import ServerError, SettingsError
@@ -22,7 +23,7 @@ _LOOKED_EVERY_S = 0.2
 
 @dataclass(frozen=True)
 class SparkJob:
-    """A job and its arguments.
+    """A job and its arguments. Its standard input ends with the process that began it.
 
     script: its file in spark_jobs/. work, expected, again, without: what it does, what it leaves,
     what to do after a failure, and where there is no Spark, as its errors have it.
@@ -52,25 +53,32 @@ class SparkJob:
 
         Raises ServerError where it fails, or takes longer than its patience, and is stopped.
         """
-        file = settings.state_dir / "logs" / f"{Path(self.script).stem}.log"
-        file.parent.mkdir(parents=True, exist_ok=True)
+        logs = settings.state_dir / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        file = logs / f"{Path(self.script).stem}.log"
         script = settings.home / "spark_jobs" / self.script
-        with file.open("ab") as output:
-            begin = output.tell()
+        # jobs of one kind may run beside each other, and each has output of its own
+        with TemporaryFile(dir=logs) as output:
             process = subprocess.Popen(
                 [str(settings.spark_python), str(script), *self.arguments],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 env=os.environ | settings.to_env(),
             )
-        try:
-            self._wait(process, progress, patience_s, file)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait(60)
-        text = file.read_bytes()[begin:].decode(errors="replace")
+            try:
+                self._wait(process, progress, patience_s, file)
+            finally:
+                assert process.stdin is not None
+                process.stdin.close()
+                if process.poll() is None:
+                    process.terminate()
+                    process.wait(60)
+                output.seek(0)
+                written = output.read()
+                with file.open("ab") as log:
+                    log.write(written)
+        text = written.decode(errors="replace")
         if process.returncode:
             raise ServerError(
                 f"{self.work} failed: {failure(text)}",
@@ -104,8 +112,10 @@ class SparkJob:
 
 
 def failure(text: str) -> str:
-    """The reason why a job failed, of what it wrote: its own error, or its last line."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    """The reason why a job failed, of what it wrote: its own error, or its last line. What
+    libraries write when their process ends is left out."""
+    own = text.partition("\nnanobind: ")[0]
+    lines = [line for line in own.splitlines() if line.strip()]
     failed = [number for number, line in enumerate(lines) if " job_failed " in line]
     reason = lines[failed[-1] + 1 :] if failed else lines[-1:]
     return "\n  ".join(line.strip() for line in reason) or "it said nothing"

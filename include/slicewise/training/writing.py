@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slicewise.errors import BadRequest
 from slicewise.settings import Settings
 from slicewise.training.arrival import Arrival
 from slicewise.training.csv_form import csv_bytes
@@ -69,9 +70,16 @@ class Passing:
             for run in runs:
                 if writer is None:
                     sink = stack.enter_context(pa.PythonFile(self._sink, "w"))
-                    writer = stack.enter_context(
-                        pq.ParquetWriter(sink, run.schema, compression="zstd")
-                    )
+                    try:
+                        opened = pq.ParquetWriter(sink, run.schema, compression="zstd")
+                    except pa.ArrowNotImplementedError as error:
+                        raise BadRequest(
+                            f"a column has no form in Parquet: {error}",
+                            where="spine",
+                            expected="columns of numbers, texts, instants, and lists of these",
+                            next_step="cast the column, or leave it out",
+                        ) from error
+                    writer = stack.enter_context(opened)
                     self._counted = {n: ColumnStatistics(run[n].type) for n in self._features}
                 writer.write_table(run, row_group_size=RUN_ROWS)
                 for name, column in self._counted.items():
@@ -124,17 +132,19 @@ def write_runs(
     The manifest's `content` is of the table as Parquet, whatever is written. count: whether the
     manifest lacks statistics, which are taken from the runs then.
     """
+    target = checked_target(target)
     manifest_path = beside(target, SUFFIX)
-    manifest_path.unlink(missing_ok=True)
-    with _scratch(target, ".parquet") as path:
-        with path.open("wb") as file:
-            passing = Passing(manifest.features if count else (), file)
-            for _ in passing.runs(runs):
-                pass
-        if as_csv:
-            _write_csv(path, target)
-        else:
-            path.replace(target)
+    with _scratch(target) as path, path.open("wb") as file:
+        passing = Passing(manifest.features if count else (), None if as_csv else file)
+        for number, run in enumerate(passing.runs(runs)):
+            if as_csv:
+                file.write(csv_bytes(run, names=number == 0))
+        # until here what stood before stands, with its manifest
+        manifest_path.unlink(missing_ok=True)
+        file.close()
+        path.replace(target)
+    for suffix in (SPINE_SUFFIX, ARRIVAL_SUFFIX):
+        beside(target, suffix).unlink(missing_ok=True)  # of another set
     if spine is not None:
         _put(beside(target, SPINE_SUFFIX), parquet_bytes(spine.table))
     if spine is not None and arrival is not None:
@@ -175,25 +185,30 @@ def write_table(
     return passing.manifest(manifest)
 
 
-def _write_csv(table: Path, target: Path) -> None:
-    with _scratch(target, ".csv") as path, pq.ParquetFile(table) as file:
-        with path.open("wb") as output:
-            for group in range(max(1, file.num_row_groups)):
-                run = file.read_row_group(group) if file.num_row_groups else file.read()
-                output.write(csv_bytes(run, names=group == 0))
-        path.replace(target)
+def checked_target(target: Path) -> Path:
+    """The file that a data set is written to: of a link the one that it leads to. Raises BadRequest
+    for what is no file."""
+    target = target.resolve()
+    if target.exists() and not target.is_file():
+        raise BadRequest(
+            f"{target} is no file",
+            where="out",
+            expected="a file, or a name that nothing has yet",
+            next_step="name a file in a folder",
+        )
+    return target
 
 
 def _put(path: Path, content: bytes) -> None:
-    with _scratch(path, "") as scratch:
+    with _scratch(path) as scratch:
         scratch.write_bytes(content)
         scratch.replace(path)
 
 
 @contextmanager
-def _scratch(target: Path, suffix: str) -> Iterator[Path]:
+def _scratch(target: Path) -> Iterator[Path]:
     """A file beside the target that is gone afterwards, unless it took another name."""
-    path = target.with_name(f".{target.name}.{os.getpid()}{suffix}")
+    path = target.with_name(f".{target.name[:100]}.{os.getpid()}")
     try:
         yield path
     finally:

@@ -432,10 +432,7 @@ TABLE: tuple[Retired, ...] = (
             Kept(("told",), ("docs/adr/0059*",), RULE),
             Kept(
                 ("tell",),
-                (
-                    "include/slicewise/training/spark_job.py",
-                    "include/slicewise/training/writing.py",
-                ),
+                ("include/slicewise/training/writing.py",),
                 "a method of Python's files",
             ),
         ),

@@ -4,7 +4,8 @@ them."""
 from __future__ import annotations
 
 import json
-import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 import redis
@@ -49,7 +51,6 @@ from slicewise.training.arrival import Arrival, CommittedTimes
 from slicewise.training.scaled import building
 from slicewise.training.scheduled import taking
 from slicewise.training.scheduled.planned import ScheduledSnapshot
-from slicewise.training.spark_job import SparkJob
 from slicewise.training.tables.instants import text_of
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.servers import RedisServer
@@ -401,7 +402,8 @@ def test_spark_builds_it_to_the_same_bytes(
     shown = capsys.readouterr().err
     assert "building 1 features by the local engine; 5 events, 6 rows" in shown
     assert "Spark answers 1 units in 2 shares of entities each" in shown
-    assert not list((world.settings.state_dir / "datasets").iterdir()), "its folder is gone"
+    folders = world.settings.state_dir / "datasets"
+    assert [path.name for path in folders.iterdir()] == [".lock"], "its folder is gone"
 
 
 def test_scheduled_snapshots_are_taken_once_each(
@@ -469,16 +471,54 @@ def test_spark_takes_the_same_snapshot(
     assert sums[0]["rows"] == sums[1]["rows"] == 1
 
 
-def test_a_build_that_was_killed_leaves_nothing_to_the_next(
+def test_a_build_that_fails_says_why_and_leaves_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folders = world.settings.state_dir / "datasets"
-    (folders / "999999999-killed").mkdir(parents=True)
-    (folders / f"{os.getpid()}-runs").mkdir()
-    monkeypatch.setattr(building, "JOB", replace(building.JOB, script="none.py"))
+    job = building.JOB
+    monkeypatch.setattr(building, "JOB", replace(job, script="none.py"))
     with pytest.raises(SettingsError, match="there is no Spark for building the data set"):
         values(world, world.spine(1), knowledge="arrival", engine="spark")
-    monkeypatch.setattr(SparkJob, "check", lambda *_: None)
-    with pytest.raises(ServerError, match=r"building the data set failed: .*none\.py"):
+    monkeypatch.setattr(building, "JOB", job)
+    table = open_catalog(world.settings).load_table("log.plays")
+    for task in table.scan(row_filter="kind = 'good'").plan_files():
+        Path(task.file.file_path.removeprefix("file://")).unlink()
+    with pytest.raises(ServerError, match=r"building the data set failed: .*NotFound"):
         values(world, world.spine(1), knowledge="arrival", engine="spark")
-    assert [path.name for path in folders.iterdir()] == [f"{os.getpid()}-runs"]
+    folders = world.settings.state_dir / "datasets"
+    assert [path.name for path in folders.iterdir()] == [".lock"]
+
+
+def test_a_build_that_is_killed_takes_its_spark_with_it(world: World, tmp_path: Path) -> None:
+    world.records()
+    spine = tmp_path / "spine.csv"
+    spine.write_text(f"user,at\nann,{world.instants[1]}\n")
+    folders = world.settings.state_dir / "datasets"
+    arguments = ["--spine", str(spine), "--features", REF, "--knowledge", "arrival"]
+    arguments += ["--no-archive", "--engine", "spark", "--out", str(tmp_path / "out.parquet")]
+    program = [str(Path(sys.executable).with_name("slicewise")), "dataset", "build", *arguments]
+    with subprocess.Popen(program, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        begun: list[psutil.Process] = []
+        while len(begun) < 2:  # Spark's driver, and its JVM
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.05)
+            begun = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+    gone, alive = psutil.wait_procs(begun, timeout=30)
+    assert not alive, gone
+    assert len([path for path in folders.iterdir() if path.is_dir()]) == 1
+    building.Scratch(folders).remove()
+    assert [path.name for path in folders.iterdir()] == [".lock"], (
+        "the next one removes what is left"
+    )
+
+
+def test_folders_whose_builds_run_are_left_alone(tmp_path: Path) -> None:
+    first = building.Scratch(tmp_path)
+    second = building.Scratch(tmp_path)
+    assert first.path.is_dir()
+    assert second.path.is_dir()
+    first.remove()
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [second.path]
+    second.remove()

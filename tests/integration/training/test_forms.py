@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.settings import Settings
 from slicewise.stores.lake import named
+from slicewise.stores.lake.archive import load, scan_events
 from slicewise.stores.lake.catalog import Catalog, IcebergTable, open_catalog
 from slicewise.stores.lake.records import records
 from slicewise.stores.lake.schemas import DATASETS
 from slicewise.training.dataset import DataSet
+from slicewise.training.tables.locations import queried
 from slicewise.training.writing import PROPERTY
 from tests.support.stores.archived import archive
 from tests.unit.training.world import PLAYS, START, TOPIC, random_events
@@ -129,9 +132,48 @@ def test_a_query_reads_sources_tables_and_files(settings: Settings, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("SELECT count(*) FROM plays", None),
+        ("SELECT count(DISTINCT p) FROM plays p", "SELECT count(DISTINCT p) FROM every p"),
+        ("SELECT DISTINCT DEVICE FROM PLAYS WHERE USER = 'ann'", ""),
+        ("SELECT count(*) FROM plays NATURAL JOIN plays q", ""),
+        ("SELECT COLUMNS('s.*') FROM plays LIMIT 1", ""),
+        ("SELECT #1 FROM plays LIMIT 1", ""),
+        ("SELECT a FROM plays AS p(a, b) LIMIT 1", ""),
+        ("SELECT user FROM plays PIVOT (count(*) FOR stars IN (1, 2))", ""),
+        (
+            "WITH plays AS (SELECT device FROM plays WHERE stars > 2) SELECT sum(device) FROM plays",
+            "",
+        ),
+        ("WITH Liked AS (SELECT stars FROM plays) SELECT sum(stars) FROM liked", ""),
+        (
+            "SELECT sum(a.stars) FROM plays a JOIN (SELECT DISTINCT device FROM plays) USING (device)",
+            "",
+        ),
+    ],
+)
+def test_a_query_means_what_it_means_over_whole_tables(
+    settings: Settings, catalog: Catalog, query: str, wanted: str | None
+) -> None:
+    """Columns that are not named are not read, which changes nothing."""
+    log = load(catalog, "plays")
+    assert log is not None
+    source = DEPLOYMENT.source("plays")
+    names = [name for name, _ in source.columns]
+    rows = scan_events(log, source, columns=names, as_read=True).select(names)
+    made = queried(settings, query, DEPLOYMENT)
+    with duckdb.connect() as engine:
+        engine.register("plays", rows)
+        engine.register("every", rows)
+        whole = engine.sql(wanted or query).to_arrow_table()
+    assert sorted(map(repr, made.to_pylist())) == sorted(map(repr, whole.to_pylist()))
+
+
+@pytest.mark.parametrize(
     ("spine", "why"),
     [
-        ("iceberg:training.nested", "'pairs' is a list of structs, of which nulls"),
+        ("iceberg:training.nested", "'pairs' holds a list of structs, of which nulls"),
         ("iceberg:marketing.none", "there is no table 'marketing.none'"),
         ("iceberg:churn", "'churn' is no name of a table"),
         ("iceberg:marketing.churn@first", "'first' is no snapshot"),
@@ -139,6 +181,9 @@ def test_a_query_reads_sources_tables_and_files(settings: Settings, tmp_path: Pa
         ("sql:SELECT user FROM nowhere", "no source has that name"),
         ("sql:SELECT FROM FROM", "the query is refused"),
         ("sql:DELETE FROM plays", "it is no SELECT"),
+        ("sql:SELECT * FROM read_text('/etc/hostname')", "the query is refused: .*[Pp]ermission"),
+        ("sql:SELECT * FROM system.t", "there is no table 'system.t'"),
+        ("sql:SELECT * FROM '/etc/hostname'", "no source has that name"),
         ("sql:SELECT nothing FROM plays", "the query is refused: .*nothing"),
         ("sql:SELECT user FROM marketing.none", "there is no table 'marketing.none'"),
         ("sql:SELECT user FROM plays", "the spine lacks at"),
@@ -173,6 +218,25 @@ def test_a_set_is_a_table_in_one_commit(
     assert rows_of(table) == made.table.to_pylist()
     frame = made.to_polars()
     assert frame[REFS[0]].to_list() == made.table[REFS[0]].to_pylist()
+
+
+def test_instants_have_the_unit_that_readers_take_for_granted(settings: Settings) -> None:
+    moments = [datetime(2026, 1, 1, 12, tzinfo=UTC)] * 4
+    odd = SPINE.append_column("ms", pa.array(moments, pa.timestamp("ms", "UTC")))
+    odd = odd.append_column("s", pa.array(moments, pa.timestamp("s")))
+    odd = odd.append_column("small", pa.array([[1]] * 4, pa.list_(pa.uint32())))
+    odd = odd.append_column("text", pa.array(["a"] * 4).dictionary_encode())
+    built(settings, odd).to_iceberg("training.odd", settings)
+    table = open_catalog(settings).load_table("training.odd")
+    (task,) = table.scan().plan_files()
+    kinds = pq.read_schema(task.file.file_path.removeprefix("file://"))
+    assert [kinds.field(name).type for name in ("ms", "s", "small", "text")] == [
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("us"),
+        pa.large_list(pa.int64()),
+        pa.large_string(),
+    ]
+    assert rows_of(table)[0]["ms"] == moments[0]
 
 
 def test_what_a_table_cannot_hold_is_refused_and_leaves_none(

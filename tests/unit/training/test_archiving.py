@@ -214,6 +214,7 @@ def test_what_was_archived_is_told_bad_records_too(message: str, shown: list[str
             "5 offsets are gone\n  where: topic",
         ),
         ("java.lang.Error: no heap\n\n", "java.lang.Error: no heap"),
+        ("no heap\nnanobind: leaked 3 functions!\nSee https://nanobind\n", "no heap"),
         ("", "it said nothing"),
     ],
 )

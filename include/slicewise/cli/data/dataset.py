@@ -283,9 +283,14 @@ def _built(
 def _refuse_out(arguments: argparse.Namespace) -> None:
     """Before any work: a result that has no place to go, or would stand in the place of what it is
     made of."""
+    from slicewise.training.api import checked_target
+
     if arguments.out.startswith(_ICEBERG):
+        from slicewise.stores.lake.named import refuse_own
+
+        refuse_own(arguments.out.removeprefix(_ICEBERG), "--out")
         return
-    out = Path(arguments.out)
+    out = checked_target(Path(arguments.out))
     if not out.parent.is_dir():
         raise BadRequest(
             f"there is no folder {out.parent}",
@@ -293,8 +298,10 @@ def _refuse_out(arguments: argparse.Namespace) -> None:
             expected="a folder that exists",
             next_step="make it first",
         )
-    spine = Path(getattr(arguments, "spine", None) or "")
-    if out.exists() and spine.is_file() and out.samefile(spine):
+    spine = str(getattr(arguments, "spine", None) or "")
+    if spine.startswith(("sql:", _ICEBERG)) or not out.exists():
+        return
+    if spine and Path(spine).is_file() and out.samefile(spine):
         raise BadRequest(
             f"{out} is the spine",
             where="--out",

@@ -22,7 +22,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, schema_to_pyarrow
-from pyiceberg.types import ListType
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
 from slicewise.errors import BadRequest, CommitConflict
 from slicewise.stores.lake.archive import instant_literal
@@ -55,15 +55,15 @@ def read_named(
     try:
         scan = table.scan(selected_fields=tuple(columns), snapshot_id=snapshot_id)
         for field in scan.projection().fields:
-            if isinstance(field.field_type, ListType) and field.field_type.element_type.is_struct:
+            if _has_list_of_structs(field.field_type):
                 raise BadRequest(
-                    f"{field.name!r} is a list of structs, of which nulls cannot be read",
+                    f"{field.name!r} holds a list of structs, of which nulls cannot be read",
                     where=where,
                     expected="columns of other types",
                     next_step="leave it out: sql:SELECT with the columns that are needed",
                 )
         return scan.to_arrow()
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise BadRequest(
             f"the table cannot be read: {error}",
             where=where,
@@ -106,24 +106,26 @@ def write_named(
     """
     refuse_own(name, where)
     identifier = _identifier(name, where)
-    first = _typed(next(runs), where)
-    schema = first.schema.remove_metadata()
-    catalog.create_namespace_if_not_exists(identifier[0])
+    first = next(runs)
     try:
+        catalog.create_namespace_if_not_exists(identifier[0])
         if catalog.table_exists(identifier):
             table = catalog.load_table(identifier)
-            _refuse_columns(table, schema, where)
+            _refuse_columns(table, first.schema, where)
             transaction = table.transaction()
-            transaction.delete(_at_one_of(instants))
+            if table.current_snapshot() is not None:
+                transaction.delete(_at_one_of(instants))
         else:
+            schema = pa.schema([_field(field, where) for field in first.schema])
             transaction = catalog.create_table_transaction(identifier, schema)
-    except (UnsupportedPyArrowTypeException, TypeError) as error:
-        raise _no_type(str(error), where) from error
+    except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
+        raise _no_type(str(error).partition("\n")[0], where) from error
+    target = schema_to_pyarrow(transaction.table_metadata.schema(), include_field_ids=False)
     location = transaction.table_metadata.location
     io = load_file_io(catalog.properties, location)
     paths: list[str] = []
     try:
-        every = chain([first], (_typed(run, where) for run in runs))
+        every = (_typed(run, target, where) for run in chain([first], runs))
         for run in every if not instants else _by_instant(every):
             path = f"{location}/data/{uuid4()}.parquet"
             paths.append(path)
@@ -169,25 +171,50 @@ def _by_instant(runs: Iterable[pa.Table]) -> Iterator[pa.Table]:
             yield run.filter(pc.equal(run["at"], instant))
 
 
-def _typed(run: pa.Table, where: str) -> pa.Table:
-    """The run in types that Iceberg has: narrow and unsigned integers widened, dictionaries as
-    their values."""
-    for position, field in enumerate(run.schema):
-        kind = field.type
-        if kind == pa.uint64():
-            raise _no_type(f"{field.name!r} is uint64", where)
-        wider = (
-            kind.value_type
-            if pa.types.is_dictionary(kind)
-            else pa.int64()
-            if kind == pa.uint32()
-            else pa.int32()
-            if pa.types.is_integer(kind) and kind.bit_width < 32
-            else kind
-        )
-        if wider != kind:
-            run = run.set_column(position, field.name, run[field.name].cast(wider))
-    return run.replace_schema_metadata(None)
+def _field(field: pa.Field, where: str) -> pa.Field:
+    """The column in types that Iceberg has for certain: dictionaries as their values, unsigned and
+    narrow numbers wider, instants in microseconds."""
+    return pa.field(field.name, _kind(field.type, field.name, where))
+
+
+def _kind(kind: pa.DataType, name: str, where: str) -> pa.DataType:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _kind(kind.value_type, name, where)
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if types.is_integer(kind) and kind != pa.uint64():
+        return pa.int64() if kind.bit_width == 64 or kind == pa.uint32() else pa.int32()
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pa.list_(_kind(kind.value_type, name, where))
+    if types.is_struct(kind):
+        return pa.struct([_field(kind.field(i), where) for i in range(kind.num_fields)])
+    plain = (pa.string(), pa.large_string(), pa.bool_(), pa.float32(), pa.float64(), pa.date32())
+    if kind in plain or types.is_decimal128(kind) or types.is_binary(kind):
+        return kind
+    raise _no_type(f"{name!r} is {kind}", where)
+
+
+def _typed(run: pa.Table, target: pa.Schema, where: str) -> pa.Table:
+    """The run in the table's own types, whose units its readers take for granted."""
+    columns = []
+    for field in target:
+        try:
+            columns.append(run[field.name].cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _no_type(f"{field.name!r}: {error}", where) from error
+    return pa.table(columns, schema=target)
+
+
+def _has_list_of_structs(kind: IcebergType) -> bool:
+    """Tells whether there is a list of structs anywhere within a type."""
+    if isinstance(kind, ListType):
+        return kind.element_type.is_struct or _has_list_of_structs(kind.element_type)
+    if isinstance(kind, MapType):
+        return _has_list_of_structs(kind.key_type) or _has_list_of_structs(kind.value_type)
+    if isinstance(kind, StructType):
+        return any(_has_list_of_structs(field.field_type) for field in kind.fields)
+    return False
 
 
 def _no_type(why: str, where: str) -> BadRequest:
@@ -201,14 +228,22 @@ def _no_type(why: str, where: str) -> BadRequest:
 
 
 def _refuse_columns(table: IcebergTable, schema: pa.Schema, where: str) -> None:
-    own = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    if own.names != schema.names:
-        other = sorted(set(own.names) ^ set(schema.names)) or own.names
+    own = {field.name for field in table.schema().fields}
+    other = sorted(own ^ set(schema.names))
+    if other:
         raise BadRequest(
             f"the table has other columns than the data set: {', '.join(other)}",
             where=where,
             expected="a new table, or one that held the same columns",
             next_step="name another table, or drop this one",
+        )
+    required = [field.name for field in table.schema().fields if field.required]
+    if required or not table.spec().is_unpartitioned():
+        raise BadRequest(
+            "the table is partitioned, or has required columns",
+            where=where,
+            expected="a new table, or one that was made for a data set",
+            next_step="name another table",
         )
 
 

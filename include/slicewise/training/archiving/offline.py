@@ -22,7 +22,6 @@ from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.training.archive import ARCHIVE_NOW, Archived, NothingArchived
 from slicewise.training.manifest import Manifest
 from slicewise.training.tables.instants import text_of
-from slicewise.windows.durations import HOUR_US
 
 _LOG_TIMEOUT_S = 5.0
 
@@ -78,14 +77,12 @@ class IcebergArchive:
             else archived
         )
 
-    def count(self, source: str, start_us: int, end_us: int) -> int:
-        """Events with times in the hours of [start, end), about: from the table's metadata."""
+    def by_hour(self, source: str) -> dict[int, int]:
+        """Hour -> number of its events, from the table's metadata."""
         from slicewise.stores.lake.archive import load, records_by_hour
 
         table = load(self.catalog, source)
-        first, last = start_us // HOUR_US, (end_us - 1) // HOUR_US
-        by_hour = {} if table is None else records_by_hour(table)
-        return sum(count for hour, count in by_hour.items() if first <= hour <= last)
+        return {} if table is None else records_by_hour(table)
 
     def pending(self, source: Source) -> int:
         """Offsets that the log holds and the archive does not. Raises StoreUnavailable,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import shutil
@@ -34,19 +35,21 @@ from slicewise.training.dataset import (
 )
 from slicewise.training.manifest import Manifest, described
 from slicewise.training.requests.questions import refuse_questions
-from slicewise.training.requests.training_request import SPARK, TrainingRequest
+from slicewise.training.requests.training_request import LOCAL, SPARK, TrainingRequest
 from slicewise.training.requests.unit_requests import UnitRequest, questions_of, resolve
-from slicewise.training.scaled.choosing import Load, choose
-from slicewise.training.scaled.request import ROW, SPINE, ScaledRequest
+from slicewise.training.scaled.choosing import Load, choose, value_bytes
+from slicewise.training.scaled.request import DONE, ROW, SPINE, ScaledRequest
 from slicewise.training.scaled.values import ScaledValues
 from slicewise.training.snapshots import instants_of, key_of, refuse_late, spans_of
 from slicewise.training.spark_job import SparkJob
 from slicewise.training.statistics import statistics_of
 from slicewise.training.tables.spine import AT, Spine
 from slicewise.training.writing import write_runs, write_table
+from slicewise.windows.durations import HOUR_US
 
-SHARE_EVENTS = 500_000
-"""Events, or rows, of a share: a task holds one at a time."""
+SHARE_EVENTS, SHARE_BYTES = 500_000, 256 << 20
+"""Events, or rows, of a share, and about the bytes of its values: a task holds one at a time."""
+_LOCK = ".lock"
 PATIENCE_S = 12 * 3600.0
 JOB = SparkJob(
     "dataset.py",
@@ -63,21 +66,41 @@ class Scratch:
     """A folder that is gone when nobody holds this any more, or with the process."""
 
     def __init__(self, parent: Path) -> None:
-        """Makes it; folders of processes that were killed are removed."""
+        """Makes it; folders of processes that were killed are removed: nobody holds their lock."""
         parent.mkdir(parents=True, exist_ok=True)
-        for left in parent.iterdir():
-            pid = left.name.partition("-")[0]
-            if pid.isdigit() and not psutil.pid_exists(int(pid)):
-                shutil.rmtree(left, ignore_errors=True)
-        self.path = Path(mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
-        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        with (parent / _LOCK).open("wb") as every:
+            fcntl.flock(every, fcntl.LOCK_EX)
+            for left in parent.iterdir():
+                if left.is_dir() and (lock := _locked(left)) is not None:
+                    shutil.rmtree(left, ignore_errors=True)
+                    os.close(lock)
+            self.path = Path(mkdtemp(dir=parent))
+            lock = _locked(self.path)
+        assert lock is not None
+        self.remove = weakref.finalize(self, _remove, self.path, lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """The lock of a folder, whose holder lives; None where another process holds it."""
+    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _remove(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
 
 
 class Counted(Archive, Protocol):
     """An archive that says its size."""
 
-    def count(self, source: str, start_us: int, end_us: int) -> int:
-        """Gives the number of events with times in [start, end), about."""
+    def by_hour(self, source: str) -> Mapping[int, int]:
+        """Gives hour -> number of its events, from metadata."""
         ...
 
 
@@ -149,19 +172,22 @@ def build_set(
     engine: str,
     notify: Notify,
     step: Notify,
+    *,
+    in_memory: bool = False,
 ) -> DataSet | ScaledSet:
-    """A training set by the engine that is wanted, or by the one that has room.
+    """A training set by the engine that is wanted, or by the one that has room. in_memory: whether
+    the values are held here whatever builds them.
 
     notify: is given Spark's progress; step: the engine and why. Raises BadRequest where the spine
     asks for more than is archived, SettingsError where there is no Spark, ServerError where it
     fails.
     """
     reaches = reach_of(question, archive, knowledge)
-    load = _load_of(question, archive, reaches, knowledge, arrival)
-    free_bytes = psutil.virtual_memory().available
-    choice = choose(engine, load, free_bytes, has_spark=_has_spark(settings))
-    step(f"building {len(question.refs)} features by {choice.why}")
-    if choice.engine == SPARK:
+    load = None
+    if engine != LOCAL:  # whose size nobody needs
+        load = _load_of(question, archive, reaches, knowledge, arrival)
+        engine = _chosen(settings, engine, load, len(question.refs), step, in_memory=in_memory)
+    if engine == SPARK and load is not None:
         return build_by_spark(settings, question, knowledge, reaches, arrival, load, notify)
     return build_training_set(
         question.deployment,
@@ -172,6 +198,17 @@ def build_set(
         reaches,
         arrival=arrival,
     )
+
+
+def _chosen(
+    settings: Settings, engine: str, load: Load, features: int, step: Notify, *, in_memory: bool
+) -> str:
+    """The engine that is taken, which `step` is given with the reason."""
+    free_bytes = psutil.virtual_memory().available
+    weighed = replace(load, rows=0) if in_memory else load
+    choice = choose(engine, weighed, free_bytes, has_spark=_has_spark(settings))
+    step(f"building {features} features by {choice.why}")
+    return choice.engine
 
 
 def _has_spark(settings: Settings) -> bool:
@@ -192,7 +229,7 @@ def _load_of(
 ) -> Load:
     own = spans(reaches, question.requested, question.spine, knowledge, arrival)
     events = _most(archive, question.requested, own)
-    return Load(events, len(question.spine), len(question.refs), own)
+    return Load(events, len(question.spine), _value_bytes(question.requested), own)
 
 
 def build_by_spark(
@@ -236,6 +273,8 @@ def build_snapshot_set(
     engine: str,
     notify: Notify,
     step: Notify,
+    *,
+    in_memory: bool = False,
 ) -> DataSet | ScaledSet:
     """A snapshot by the engine that is wanted, or by the one that has room; as `build_set`."""
     refs, requested = resolve(deployment, features)
@@ -244,13 +283,13 @@ def build_snapshot_set(
     reaches = reach(deployment, archive, requested, int(ats.max()))
     refuse_late(reaches, requested, ats)
     own = spans_of(requested, ats)
-    # at most as many entities as events of the windows of an instant
-    rows = len(ats) * _most(archive, requested, spans_of(requested, ats[-1:]))
-    load = Load(_most(archive, requested, own), rows, len(refs), own)
-    free_bytes = psutil.virtual_memory().available
-    choice = choose(engine, load, free_bytes, has_spark=_has_spark(settings))
-    step(f"building {len(refs)} features by {choice.why}")
-    if choice.engine != SPARK:
+    load = Load(0, 0, 0)
+    if engine != LOCAL:
+        # at most as many entities as events of the windows of an instant
+        rows = len(ats) * _most(archive, requested, spans_of(requested, ats[-1:]))
+        load = Load(_most(archive, requested, own), rows, _value_bytes(requested), own)
+        engine = _chosen(settings, engine, load, len(refs), step, in_memory=in_memory)
+    if engine != SPARK:
         return build_snapshot(deployment, archive, list(refs), ats.tolist(), reaches)
     scratch = Scratch(settings.state_dir / "datasets")
     request = ScaledRequest(
@@ -272,16 +311,32 @@ def build_snapshot_set(
 
 
 def _shares(load: Load) -> int:
-    return max(2, math.ceil(max(load.events, load.rows) / SHARE_EVENTS))
+    by_values = load.rows * load.value_bytes / SHARE_BYTES
+    return max(2, math.ceil(max(load.events / SHARE_EVENTS, load.rows / SHARE_EVENTS, by_values)))
 
 
 def _most(
     archive: Counted, requested: Sequence[UnitRequest], own: Sequence[tuple[int, int]]
 ) -> int:
-    """Events of the unit that reads most of them, about."""
-    units = zip(requested, own, strict=True)
-    counts = (archive.count(part.unit.source, *span) for part, span in units)
-    return max(counts, default=0)
+    """Events of the unit that reads most of them, about: of whole hours."""
+    sources = {part.unit.source for part in requested}
+    by_hour = {source: archive.by_hour(source) for source in sources}
+    return max(
+        (
+            sum(
+                count
+                for hour, count in by_hour[part.unit.source].items()
+                if start // HOUR_US <= hour <= (end - 1) // HOUR_US
+            )
+            for part, (start, end) in zip(requested, own, strict=True)
+        ),
+        default=0,
+    )
+
+
+def _value_bytes(requested: Sequence[UnitRequest]) -> int:
+    """Memory of a row's values, about."""
+    return sum(value_bytes(feature.aggregate) for part in requested for feature in part.features)
 
 
 def _run(
@@ -291,14 +346,16 @@ def _run(
     views = [unit_request.view for unit_request in request.requested]
 
     def progress(seconds: float) -> None:
-        done = sum((request.values(i) / "_SUCCESS").exists() for i in range(len(views)))
+        done = sum((request.values(i) / DONE).exists() for i in range(len(views)))
         current = f", view {views[done]}" if done < len(views) else ""
         notify(f"Spark answered {done} of {len(views)} units{current}, {seconds:.0f} s")
 
     try:
         JOB.check(settings)
         notify(f"Spark answers {len(views)} units in {request.shares} shares of entities each")
-        replace(JOB, arguments=(str(request.folder),)).run(settings, progress, PATIENCE_S)
+        replace(JOB, arguments=(str(request.folder), "--watched")).run(
+            settings, progress, PATIENCE_S
+        )
     except BaseException:
         scratch.remove()
         raise

@@ -4,31 +4,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from slicewise.aggregates import Aggregate
 from slicewise.training.requests.training_request import AUTO, LOCAL, SPARK
 
 EVENT_BYTES = 400
 """Memory of an event that is read and answered from, of a view of some columns (measured: 200 to
 390)."""
-VALUE_BYTES = 40
-"""Memory of a value, of a row and a feature."""
+VALUE_BYTES, ITEM_BYTES = 40, 100
+"""Memory of a value of a row, and of an item of one that is a list."""
 SHARE_OF_MEMORY = 0.5
 """Share of the memory that is free which a data set may take."""
 
 
+def value_bytes(aggregate: Aggregate) -> int:
+    """Memory of a value, about: of a list that of all the items that it may hold."""
+    if not pa.types.is_nested(aggregate.output_type):
+        return VALUE_BYTES
+    items = (getattr(aggregate, name, None) for name in ("k", "max_categories"))
+    return VALUE_BYTES + ITEM_BYTES * next((n for n in items if isinstance(n, int)), 16)
+
+
 @dataclass(frozen=True)
 class Load:
-    """Size of a data set. events: of the unit that reads most of them. spans: per unit the span of
-    event times that its windows reach."""
+    """Size of a data set. events: of the unit that reads most of them. value_bytes: of a row's
+    values. spans: per unit the span of event times that its windows reach."""
 
     events: int
     rows: int
-    features: int
+    value_bytes: int
     spans: tuple[tuple[int, int], ...] = ()
 
     @property
     def memory_bytes(self) -> int:
         """Memory that the local engine takes, about."""
-        return self.events * EVENT_BYTES + self.rows * self.features * VALUE_BYTES
+        return self.events * EVENT_BYTES + self.rows * self.value_bytes
 
 
 @dataclass(frozen=True)

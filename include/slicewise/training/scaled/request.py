@@ -35,8 +35,8 @@ from slicewise.training.writing import RUN_ROWS
 ROW = "_slicewise_row"
 """Column of a row's number in the spine, from 0."""
 SHARE = "_slicewise_share"
-RUN = "run"
 REQUEST, SPINE, ARRIVED, VALUES = "request.json", "spine.parquet", "arrival.parquet", "values"
+ERRORS, DONE = "errors", "done"
 
 
 @dataclass(frozen=True)

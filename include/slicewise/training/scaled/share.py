@@ -1,26 +1,28 @@
 """A share is answered by the rules of the local engine, from the events of its entities alone.
 
-Values leave it as Arrow streams, cut by runs of rows: no engine between reads them, so that none
-can change a bit.
+Its task writes the values itself, as an Arrow file for each run of rows that it has some of: no
+engine between reads them, so that none can change a bit, or has to have room for them. A task that
+is tried again writes the same files.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from slicewise.features.schema.types import arrow_type
 from slicewise.training.answering.spines import answer_spine
 from slicewise.training.queries import GivenArchive
 from slicewise.training.requests.unit_requests import entity_types
-from slicewise.training.scaled.request import ROW, RUN, SPINE, ScaledRequest
+from slicewise.training.scaled.request import ERRORS, ROW, SPINE, ScaledRequest
 from slicewise.training.snapshots import (
     in_order,
     instants_of,
@@ -30,12 +32,8 @@ from slicewise.training.snapshots import (
 from slicewise.training.tables.spine import AT, Spine
 from slicewise.training.writing import RUN_ROWS
 
-PART = "part"
-PARTS = pa.schema([(RUN, pa.int64()), (PART, pa.binary())])
-PART_ROWS = 1 << 16
-"""Most rows of a part: what passes an engine at once stays small, however many features there
-are."""
-NO_RUN = -1
+BATCH_ROWS = 1 << 16
+"""Rows of a batch of a file."""
 _IDENTITY = {
     "event_time": pa.int64(),
     "kafka_time": pa.int64(),
@@ -44,15 +42,15 @@ _IDENTITY = {
 }
 
 
-def answer_share(folder: str, position: int, spine: pa.Table, events: pa.Table) -> pa.Table:
-    """Values of one unit's features for rows of the spine, as `parts_of` gives them.
+def answer_share(folder: str, position: int, share: int, spine: pa.Table, events: pa.Table) -> int:
+    """Writes the values of one unit's features for a share's rows of the spine; how many rows.
 
     position: of the unit in the request. spine: the unit's columns and the rows' numbers; events:
     all of the rows' entities, and maybe more.
     """
     request = ScaledRequest.read(Path(folder))
     if not spine.num_rows:
-        return PARTS.empty_table()
+        return 0
     unit_request, numbers = request.requested[position], spine[ROW]
     names = list(request.columns(position))
     schema = pa.schema([_schema(request.folder).field(name) for name in names])
@@ -68,11 +66,12 @@ def answer_share(folder: str, position: int, spine: pa.Table, events: pa.Table) 
     )
     errors = {ref: len(one.errors) for ref, one in finished.items() if one.errors}
     values = pa.table({ROW: numbers, **{ref: one.values for ref, one in finished.items()}})
-    return parts_of(values, errors)
+    write_share(request.values(position), share, values, errors)
+    return int(values.num_rows)
 
 
-def present_share(folder: str, position: int, events: pa.Table) -> pa.Table:
-    """Rows that the events of a share give a snapshot, as parts."""
+def present_share(folder: str, position: int, share: int, events: pa.Table) -> int:
+    """Writes the rows that the events of a share give a snapshot; how many."""
     request = ScaledRequest.read(Path(folder))
     rows = read_present(
         request.deployed,
@@ -83,7 +82,8 @@ def present_share(folder: str, position: int, events: pa.Table) -> pa.Table:
     )
     # a table's rows are counted by its columns, and these have at least their instant
     numbered = rows.append_column(ROW, pa.array(np.zeros(rows.num_rows, np.int64)))
-    return parts_of(numbered, {})
+    write_share(request.present(position), share, numbered, {})
+    return int(rows.num_rows)
 
 
 def present_spine(request: ScaledRequest) -> pa.Table:
@@ -94,18 +94,9 @@ def present_spine(request: ScaledRequest) -> pa.Table:
     schema = schema.append(pa.field(AT, pa.timestamp("us", "UTC")))
     tables = [schema.empty_table()]
     for position in request.presenting:
-        parts = read_parts(request.present(position), 0)
-        tables += [joined_values(parts).select(schema.names).cast(schema)] if parts else []
+        rows = read_run(request.present(position), 0)
+        tables += [] if rows is None else [rows.select(schema.names).cast(schema)]
     return in_order(tables, names)
-
-
-def read_parts(folder: Path, run: int) -> list[bytes]:
-    """Parts of a run in a folder that Spark wrote."""
-    own = folder / f"{RUN}={run}"
-    if not own.exists():
-        return []
-    parts: list[bytes] = ds.dataset(own, format="parquet").to_table([PART])[PART].to_pylist()
-    return parts
 
 
 @lru_cache(maxsize=2)
@@ -131,38 +122,44 @@ def _typed(request: ScaledRequest, position: int, events: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def parts_of(values: pa.Table, errors: Mapping[str, int]) -> pa.Table:
-    """Values cut by the runs of their rows: `run` and `part`, an Arrow stream of rows with their
-    numbers. errors: ref -> failed values, which stand as JSON in a part of no run."""
+def write_share(folder: Path, share: int, values: pa.Table, errors: Mapping[str, int]) -> None:
+    """Writes what a share gave: of each run a file of its rows, with their numbers. errors: ref ->
+    failed values."""
     values = values.sort_by(ROW)
     run = np.asarray(values[ROW].to_numpy()) // RUN_ROWS
-    runs = [NO_RUN] if errors else []
-    parts = [json.dumps(errors).encode()] if errors else []
     for number in np.unique(run).tolist():
         first, beyond = np.searchsorted(run, [number, number + 1]).tolist()
-        for begin in range(first, beyond, PART_ROWS):
-            some = values.slice(begin, min(PART_ROWS, beyond - begin)).combine_chunks()
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, some.schema) as stream:
-                stream.write_table(some)
-            runs.append(number)
-            parts.append(sink.getvalue().to_pybytes())
-    return pa.table([pa.array(runs, pa.int64()), pa.array(parts, pa.binary())], schema=PARTS)
+        some = values.slice(first, beyond - first)
+        name = folder / str(number) / f"{share}.arrow"
+        with _whole(name) as path, pa.ipc.new_file(path, some.schema) as file:
+            file.write_table(some, max_chunksize=BATCH_ROWS)
+    if errors:
+        with _whole(folder / ERRORS / f"{share}.json") as path:
+            path.write_text(json.dumps(errors), encoding="utf-8")
 
 
-def joined_values(parts: Sequence[bytes]) -> pa.Table:
-    """Rows of some parts with their numbers, in the order of the spine."""
+def read_run(folder: Path, run: int) -> pa.Table | None:
+    """Rows of a run, of all shares, in the order of the spine; None where no share has any."""
     tables = []
-    for part in parts:
-        with pa.ipc.open_stream(part) as stream:
-            tables.append(stream.read_all())
-    return pa.concat_tables(tables).sort_by(ROW)
+    for path in sorted((folder / str(run)).glob("*.arrow")):
+        with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
+            tables.append(file.read_all())
+    return pa.concat_tables(tables).sort_by(ROW) if tables else None
 
 
-def joined_errors(parts: Sequence[bytes]) -> dict[str, int]:
-    """Counts of failed values by ref, of parts of no run."""
+def read_errors(folder: Path) -> dict[str, int]:
+    """Ref -> failed values, of all shares."""
     counted: dict[str, int] = {}
-    for part in parts:
-        for ref, count in json.loads(part).items():
+    for path in (folder / ERRORS).glob("*.json"):
+        for ref, count in json.loads(path.read_text(encoding="utf-8")).items():
             counted[ref] = counted.get(ref, 0) + count
     return counted
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A file that takes its name when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f"{path.name}.{uuid4()}.partial")
+    yield scratch
+    scratch.replace(path)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slicewise.errors import DataLoss
 from slicewise.training.scaled.request import ROW, ScaledRequest
-from slicewise.training.scaled.share import NO_RUN, joined_errors, joined_values, read_parts
+from slicewise.training.scaled.share import read_errors, read_run
 from slicewise.training.writing import RUN_ROWS
 
 
@@ -25,7 +25,7 @@ class ScaledValues:
         """Ref -> number of values that are null because of an error, in the features' order."""
         counted: dict[str, int] = {}
         for position in range(len(self.request.requested)):
-            counted |= joined_errors(self._parts(position, NO_RUN))
+            counted |= read_errors(self.request.values(position))
         return {ref: counted[ref] for ref in self.request.features if ref in counted}
 
     def runs(self, spine: pa.Table) -> Iterator[pa.Table]:
@@ -42,9 +42,8 @@ class ScaledValues:
             yield table.combine_chunks()
 
     def _values(self, position: int, number: int, begin: int, rows: int) -> pa.Table:
-        parts = self._parts(position, number)
-        if parts:
-            values = joined_values(parts)
+        values = read_run(self.request.values(position), number)
+        if values is not None:
             wanted = np.arange(begin, begin + rows)
             if np.array_equal(np.asarray(values[ROW].to_numpy()), wanted):
                 return values
@@ -54,6 +53,3 @@ class ScaledValues:
             expected=f"values of {rows:,} rows",
             next_step="build the data set again",
         )
-
-    def _parts(self, position: int, run: int) -> list[bytes]:
-        return read_parts(self.request.values(position), run)

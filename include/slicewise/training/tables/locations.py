@@ -6,7 +6,8 @@ their sources, tables of the catalog, and files. All other texts are paths.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,17 @@ from sqlglot import exp
 
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Source
 from slicewise.settings import Settings
 
 ICEBERG, SQL = "iceberg:", "sql:"
 SPINE = "spine"
+FILES = (".parquet", ".csv", ".json", ".jsonl")
+"""Files that a query may read."""
+_BEYOND_NAMES = frozenset(
+    {"#", "columns", "natural", "pivot", "pivot_wider", "unpivot", "positional", "summarize"}
+)
+"""Words of queries that read columns which they do not name."""
 
 
 def located(settings: Settings, spine: object, deployment: Callable[[], Deployment]) -> object:
@@ -31,7 +39,7 @@ def located(settings: Settings, spine: object, deployment: Callable[[], Deployme
         from slicewise.stores.lake.named import load_named, read_named
 
         name, at, snapshot = text.removeprefix(ICEBERG).partition("@")
-        if at and not snapshot.isdigit():
+        if at and not (snapshot.isascii() and snapshot.isdigit()):
             raise BadRequest(
                 f"{snapshot!r} is no snapshot",
                 where=SPINE,
@@ -51,21 +59,38 @@ def queried(settings: Settings, query: str, deployment: Deployment) -> pa.Table:
 
     parsed = _parsed(query)
     catalog = open_catalog(settings)
-    within = {cte.alias for cte in parsed.find_all(exp.CTE)}
+    sources = {source.name.lower(): source for source in deployment.sources}
+    within = {cte.alias.lower() for cte in parsed.find_all(exp.CTE)}
+    tables, files = {}, []
+    for table in parsed.find_all(exp.Table):
+        # where a query of the same name hides a source, nothing reads what stands here
+        if table.db or table.name.lower() in sources:
+            tables[table.db.lower(), table.name.lower()] = table
+        elif Path(table.name).suffix.lower() in FILES:
+            files.append(table.name)
+        elif isinstance(table.this, exp.Identifier) and table.name.lower() not in within:
+            raise BadRequest(
+                f"the query reads {table.name!r}, and no source has that name",
+                where=SPINE,
+                expected=f"sources ({', '.join(sorted(sources))}), namespace.table or a file in "
+                f"quotes ({', '.join(FILES)})",
+                next_step="name one of these",
+            )
     with duckdb.connect() as engine:
-        engine.execute("SET TimeZone = 'UTC'; SET threads = 2")
-        engine.execute("SET python_enable_replacements = false")
-        tables = {(one.db, one.name): one for one in parsed.find_all(exp.Table)}
-        for number, table in enumerate(tables.values()):
-            if not table.name or (not table.db and table.name in within) or _is_file(table):
-                continue
-            engine.register(f"_rows_{number}", _rows_of(catalog, table, parsed, deployment))
-            name = exp.table_(table.name, db=table.db or None, quoted=True)
-            if table.db:
-                schema = exp.to_identifier(table.db, quoted=True).sql("duckdb")
-                engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-            engine.execute(f"CREATE VIEW {name.sql('duckdb')} AS SELECT * FROM _rows_{number}")
         try:
+            engine.execute("SET TimeZone = 'UTC'; SET threads = 2")
+            engine.execute("SET python_enable_replacements = false")
+            for number, table in enumerate(tables.values()):
+                rows = _rows_of(catalog, table, _Needed.of(query, parsed), sources)
+                engine.register(f"_rows_{number}", rows)
+                name = exp.table_(table.name, db=table.db or None, quoted=True).sql("duckdb")
+                if table.db:
+                    schema = exp.to_identifier(table.db, quoted=True).sql("duckdb")
+                    engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+                engine.execute(f"CREATE VIEW {name} AS SELECT * FROM _rows_{number}")
+            # of files only those that stand in the query, by their names
+            engine.execute("SET allowed_paths = ?", [[str(Path(file)) for file in files]])
+            engine.execute("SET enable_external_access = false; SET lock_configuration = true")
             return engine.sql(query).to_arrow_table()
         except duckdb.Error as error:
             raise _refused(str(error).partition("\n")[0]) from error
@@ -81,29 +106,47 @@ def _parsed(query: str) -> exp.Query:
     return parsed
 
 
-def _rows_of(catalog: Any, table: exp.Table, parsed: exp.Query, deployment: Deployment) -> pa.Table:
-    """The columns of a table that the query names; all where it has a star."""
+@dataclass(frozen=True)
+class _Needed:
+    """Columns that a query may name: those whose names stand in its text; all of them where it may
+    mean more than it names."""
+
+    words: frozenset[str]
+    everything: bool
+
+    @staticmethod
+    def of(query: str, parsed: exp.Query) -> _Needed:
+        """Looks at every word of the text, whatever it is, so that no form of SQL is missed."""
+        tokens = sqlglot.tokenize(query, read="duckdb")
+        words = frozenset(token.text.lower() for token in tokens)
+        star = any(not isinstance(one.parent, exp.Count) for one in parsed.find_all(exp.Star))
+        tables = {
+            name.lower()
+            for table in parsed.find_all(exp.Table, exp.Subquery, exp.CTE)
+            for name in (table.name, table.alias)
+            if name
+        }
+        whole_rows = any(one.name.lower() in tables for one in parsed.find_all(exp.Column))
+        renamed = any(alias.columns for alias in parsed.find_all(exp.TableAlias))
+        return _Needed(words, star or whole_rows or renamed or bool(words & _BEYOND_NAMES))
+
+    def chosen(self, names: tuple[str, ...]) -> list[str]:
+        """Columns of a table that are read; at least one, which counts its rows."""
+        if self.everything:
+            return list(names)
+        return [name for name in names if name.lower() in self.words] or list(names[:1])
+
+
+def _rows_of(
+    catalog: Any, table: exp.Table, needed: _Needed, sources: Mapping[str, Source]
+) -> pa.Table:
     from slicewise.stores.lake.archive import load, scan_events
     from slicewise.stores.lake.named import columns_of, load_named, read_named
 
-    named = {column.name for column in parsed.find_all(exp.Column)}
-    has_star = any(select.is_star for select in parsed.find_all(exp.Select))
-
-    def chosen(names: tuple[str, ...]) -> list[str]:
-        return [name for name in names if has_star or name in named] or list(names[:1])
-
     if table.db:
         loaded = load_named(catalog, f"{table.db}.{table.name}", SPINE)
-        return read_named(loaded, SPINE, chosen(columns_of(loaded)))
-    source = next((one for one in deployment.sources if one.name == table.name), None)
-    if source is None:
-        raise BadRequest(
-            f"the query reads {table.name!r}, and no source has that name",
-            where=SPINE,
-            expected=f"sources ({', '.join(one.name for one in deployment.sources)}), "
-            "namespace.table or a file in quotes",
-            next_step="name one of these",
-        )
+        return read_named(loaded, SPINE, needed.chosen(columns_of(loaded)))
+    source = sources[table.name.lower()]
     log = load(catalog, source.name)
     if log is None:
         raise BadRequest(
@@ -112,12 +155,8 @@ def _rows_of(catalog: Any, table: exp.Table, parsed: exp.Query, deployment: Depl
             expected="at least one archive",
             next_step="run the DAG compact_slices, which archives first",
         )
-    own = chosen(tuple(name for name, _ in source.columns))
+    own = needed.chosen(tuple(name for name, _ in source.columns))
     return scan_events(log, source, columns=own, as_read=True).select(own)
-
-
-def _is_file(table: exp.Table) -> bool:
-    return not isinstance(table.this, exp.Identifier) or bool(Path(table.name).suffix)
 
 
 def _refused(why: str) -> BadRequest:

@@ -36,7 +36,7 @@ from slicewise.training.requests.unit_requests import resolve
 from slicewise.training.scaled import request as requests
 from slicewise.training.scaled import share, values
 from slicewise.training.scaled.building import ScaledSet
-from slicewise.training.scaled.request import ROW, RUN, SHARE, ScaledRequest
+from slicewise.training.scaled.request import ROW, SHARE, ScaledRequest
 from slicewise.training.scaled.share import answer_share, present_share, present_spine
 from slicewise.training.scaled.values import ScaledValues
 from slicewise.training.snapshots import spans_of
@@ -133,11 +133,7 @@ def answer_by_shares(
         left, right = shared(request, archive, reaches, position)
         for number in range(request.shares):
             own = (table.filter(pc.equal(table[SHARE], number)) for table in (left, right))
-            parts = answer_share(str(request.folder), position, *own)
-            for run in parts[RUN].unique().to_pylist():
-                path = request.values(position) / f"{RUN}={run}" / f"{number}.parquet"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                pq.write_table(parts.filter(pc.equal(parts[RUN], run)).select([share.PART]), path)
+            answer_share(str(request.folder), position, number, *own)
 
 
 def shared(
@@ -181,12 +177,8 @@ def present_by_shares(request: ScaledRequest, archive: InMemoryArchive) -> None:
         events = numbered(archive.events(source, unit.reads, *request.spans[position], 9))
         own = shares_of(events, [name for name, _ in unit.entity], request.shares)
         for number in range(request.shares):
-            parts = present_share(
-                str(request.folder), position, events.filter(pc.equal(own, number))
-            )
-            path = request.present(position) / f"{RUN}=0" / f"{number}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(parts.select([share.PART]), path)
+            some = events.filter(pc.equal(own, number))
+            present_share(str(request.folder), position, number, some)
     request.write_spine(present_spine(request))
 
 
@@ -262,7 +254,7 @@ def test_shares_give_the_files_of_the_whole(
     rng = np.random.default_rng(seed)
     for module in (share, values, writing):
         monkeypatch.setattr(module, "RUN_ROWS", 37)
-    monkeypatch.setattr(share, "PART_ROWS", 5)
+    monkeypatch.setattr(share, "BATCH_ROWS", 5)
     events = random_events(seed, 400)
     archive = InMemoryArchive(DEPLOYMENT.source("plays"), [events[:200], events[200:]], END)
     ends = archive.reaches("plays").offset_vector.offsets
@@ -288,7 +280,7 @@ def test_shares_give_the_files_of_the_whole(
                 assert next(files).read_bytes() == next(files).read_bytes()
 
 
-def test_a_row_that_was_not_answered_leaves_no_file(
+def test_a_row_that_was_not_answered_leaves_what_stood_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (share, values):
@@ -298,9 +290,11 @@ def test_a_row_that_was_not_answered_leaves_no_file(
     question = training_request(DEPLOYMENT, rows, ["users:n_3h"], "event_time")
     scaled = by_shares(question, archive, "event_time", None, tmp_path / "s", 2)
     scaled.write(tmp_path / "set.parquet")
-    (part,) = (scaled.values.request.values(0) / f"{RUN}=2").glob("*1.parquet")
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("set.*")}
+    assert len(before) == 3
+    (part,) = (scaled.values.request.values(0) / "2").glob("*1.arrow")
     part.unlink()
     with pytest.raises(DataLoss, match=r"every row from row 20 on once"):
         scaled.write(tmp_path / "set.parquet")
-    assert not (tmp_path / f"set{SUFFIX}").exists(), "nothing says that the old file is the new set"
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("set.*")} == before
     assert not list(tmp_path.glob(".*")), "what was begun is gone"
