@@ -47,6 +47,8 @@ SCHEDULED = (
     "maintain_iceberg",
     "sweep_expired",
 )
+SNAPSHOTS = "take_snapshots"
+"""One that has nothing to do unless a file lists snapshots."""
 Notify = Callable[[str], None]
 _PATIENCE_S = 1800.0
 _LEADERBOARD_WITHIN_S = 60.0
@@ -73,7 +75,8 @@ def run(settings: Settings, notify: Notify) -> Report:
     settings = supervisor.up(settings, notify, only=(AIRFLOW,))
     seconds.done("Airflow up")
     with AirflowApi(settings.airflow_url) as airflow:
-        paused = airflow.wait_for_dags(["ingest_stream", *SCHEDULED])
+        scheduled = (*SCHEDULED, *((SNAPSHOTS,) if settings.snapshots.is_file() else ()))
+        paused = airflow.wait_for_dags(["ingest_stream", *scheduled])
         _handed_over(settings, airflow, paused["ingest_stream"], was_streaming, notify, changed)
         if "caught up" not in seconds.of:
             _caught_up(settings, deployment, was_streaming, notify, seconds)
@@ -84,7 +87,7 @@ def run(settings: Settings, notify: Notify) -> Report:
         _checked(settings, airflow, notify, changed)
         seconds.done("checked")
         for dag, is_paused in (airflow.paused_by_dag() if changed else paused).items():
-            if dag in SCHEDULED and is_paused:
+            if dag in scheduled and is_paused:
                 airflow.unpause(dag)
                 changed.append(f"scheduled {dag}")
         if songs.has_songs(settings, deployment) and changed:
