@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Self
 
@@ -39,7 +39,7 @@ from slicewise.stores.lake.catalog import open_catalog
 from slicewise.windows.durations import DAY_US, HOUR_US
 
 THREADS = 2
-LOOKED_EVERY_S = 0.1
+LOOKED_EVERY_S = 0.5
 OLDEST_US = BEGIN_US + (DAYS - 2 * SPINE_DAYS) * DAY_US
 """No window reaches before."""
 
@@ -226,7 +226,8 @@ def main(side: str, folder: Path) -> None:
     archived_files(folder)  # what a first read imports is no part of the figure
     definitions()
     begun, used = time.perf_counter(), _processor_s()
-    with _Others() as others:
+    # to look for processes takes a processor's time, and the interpreter's lock
+    with _Others() if side == "spark" else nullcontext(_Others()) as others:
         answer = SIDES[side](folder)
     figures = {
         "seconds": time.perf_counter() - begun,
