@@ -32,6 +32,7 @@ def test_a_plan_says_what_differs_from_the_deployment(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
     code, result = planned(capsys)
     assert (code, result["compared"]) == (0, "nothing is deployed yet")
     operator = redis.Redis.from_url(own_redis.operator_url)
