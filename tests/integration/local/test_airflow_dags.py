@@ -24,6 +24,8 @@ from slicewise.lifecycle.incidents import from_text
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import stream, supervisor
 from slicewise.local.servers.inbox import Inbox
+from slicewise.settings import SNAPSHOTS_FILE
+from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis.status import read_status
@@ -403,6 +405,23 @@ def test_the_sweep_finds_a_key_without_expiry_and_sets_it_right(platform: Airflo
         assert outcome["unknown"] == 0
         assert client.ttl(hot) > 0
         assert platform.do("sweep_expired", "sweep")["no_expiry"] == 0
+
+
+def test_snapshots_that_are_due_are_taken_once(platform: AirflowStack) -> None:
+    assert platform.compacted
+    (platform.project / SNAPSHOTS_FILE).write_text(
+        '[snapshots.users]\nfeatures = ["listening:plays_1d"]\n'
+        'table = "snapshots.users"\nevery = "1h"\n'
+    )
+    report = platform.do("take_snapshots", "take")
+    taken: Any = report["taken"]
+    assert [one["name"] for one in taken] == ["users"]
+    assert taken[0]["rows"] > 0
+    table = open_catalog(platform.settings).load_table("snapshots.users")
+    assert table.scan().to_arrow().num_rows == taken[0]["rows"]
+    again: Any = platform.do("take_snapshots", "take")["taken"]
+    assert not set(taken[0]["ats"]) & {at for one in again for at in one["ats"]}
+    (platform.project / SNAPSHOTS_FILE).unlink()
 
 
 def test_maintenance_keeps_every_table(platform: AirflowStack) -> None:
