@@ -33,20 +33,22 @@ from slicewise.training.arrival import Arrival, CommittedTimes
 from slicewise.training.dataset import (
     build_snapshot,
     build_training_set,
-    manifest_of,
     reach_of,
-    snapshot_manifest,
 )
-from slicewise.training.manifest import SUFFIX, beside, described
+from slicewise.training.manifest import SUFFIX, beside
 from slicewise.training.requests.training_request import training_request
 from slicewise.training.requests.unit_requests import resolve
-from slicewise.training.scaled.building import ScaledSet
-from slicewise.training.scaled.request import ROW, SPINE, ScaledRequest
-from slicewise.training.scaled.values import ScaledValues
+from slicewise.training.scaled.building import (
+    request_of,
+    set_of,
+    snapshot_of,
+    snapshot_request_of,
+)
 from slicewise.training.snapshots import spans_of
 from tests.support.oracles.answers import HOUR, MINUTE
 from tests.support.oracles.repeats import USERS, history
 from tests.support.stores.archived import archive
+from tests.unit.training import test_repeats
 from tests.unit.training.world import PLAYS, START, TOPIC, random_events, view
 
 END = START + 8 * HOUR
@@ -65,19 +67,7 @@ VISITS = sw.KafkaSource(
     timestamp="t",
     max_lateness="30d",
 )
-REPEATED = sw.KafkaSource(
-    "repeated",
-    schema={
-        "user_id": "string",
-        "song_id": "string",
-        "n": "int64",
-        "event_id": "string",
-        "played": "timestamp_us",
-    },
-    timestamp="played",
-    max_lateness="7d",
-    dedupe=sw.dedupe("event_id", within="1h", most=12),
-)
+REPEATED = replace(test_repeats.PLAYS, name="repeated")
 WINDOWS = (sw.sliding("1h"), sw.session("10m", max_length="2h"))
 
 
@@ -125,25 +115,14 @@ class World:
         local = build_training_set(DEPLOYMENT, own, self.spine, refs, knowledge, arrival=arrival)
         local.to_parquet(folder / "local.parquet")
         reaches, rows = reach_of(question, own, knowledge), question.spine
-        request = ScaledRequest(
-            DEPLOYMENT.to_json(),
-            question.refs,
-            knowledge,
-            described(reaches),
-            spans(reaches, question.requested, rows, knowledge, arrival),
-            5,
-            folder=folder / "request",
+        wanted_spans = spans(reaches, question.requested, rows, knowledge, arrival)
+        (folder / "request").mkdir()
+        request = request_of(
+            question, knowledge, reaches, wanted_spans, arrival, 5, folder / "request"
         )
-        request.folder.mkdir()
-        arrived = None if arrival is None else arrival.table(rows.at_us)
-        request.write(rows.table, arrived)
         report = answer_request(self.session, self.settings, self.catalog, request.folder)
         assert report["rows"] == len(rows)
-        values = ScaledValues(request)
-        manifest = manifest_of(question, knowledge, reaches, arrival)
-        scaled = ScaledSet(
-            replace(manifest, errors=values.errors()), rows.table, rows, arrival, values
-        )
+        scaled = set_of(request, question, reaches, arrival)
         scaled.write(folder / "spark.parquet")
         return folder / "local.parquet", folder / "spark.parquet"
 
@@ -173,11 +152,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         high_water = archive(catalog, source, TOPIC, 2, plays[400:], plays[:400], END)
         visits = [visit(rng, offset) for offset in range(200)]
         archive(catalog, DEPLOYMENT.source("visits"), TOPIC, 1, visits, [], END)
-        records = history(random.Random(seed), START, 300)
-        repeated = [
-            {**r.event, "partition": r.partition, "offset": r.offset, "kafka_time": r.kafka_us}
-            for r in records
-        ]
+        repeated = test_repeats.given(history(random.Random(seed), START, 300))
         archive(catalog, DEPLOYMENT.source("repeated"), TOPIC, 1, repeated, [], END)
         session = job_session(settings, "test-datasets")
         try:
@@ -244,22 +219,10 @@ def test_spark_gives_the_snapshot_of_the_local_engine(world: World, tmp_path: Pa
     local = build_snapshot(DEPLOYMENT, own, refs, ats)
     refs_of, requested = resolve(DEPLOYMENT, refs)
     reaches = reach(DEPLOYMENT, own, requested, max(ats))
-    request = ScaledRequest(
-        DEPLOYMENT.to_json(),
-        refs_of,
-        "event_time",
-        described(reaches),
-        spans_of(requested, np.array(ats)),
-        3,
-        ats_us=tuple(ats),
-        folder=tmp_path,
-    )
-    request.write(None)
+    own_spans = spans_of(requested, np.array(ats))
+    request = snapshot_request_of(DEPLOYMENT, refs_of, reaches, own_spans, tuple(ats), 3, tmp_path)
     answer_request(world.session, world.settings, world.catalog, tmp_path)
-    rows = pa.parquet.read_table(tmp_path / SPINE).drop_columns([ROW])
-    made = ScaledValues(request)
-    manifest = snapshot_manifest(DEPLOYMENT, refs_of, requested, tuple(ats), reaches, rows)
-    scaled = ScaledSet(replace(manifest, errors=made.errors()), rows, None, None, made)
+    scaled = snapshot_of(request, reaches)
     assert scaled.write(tmp_path / "a.parquet") == local.write(tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert local.table.num_rows > 6
@@ -268,16 +231,8 @@ def test_spark_gives_the_snapshot_of_the_local_engine(world: World, tmp_path: Pa
 def test_an_archive_that_is_gone_is_named(world: World, tmp_path: Path) -> None:
     question = training_request(DEPLOYMENT, world.spine, ["repeats:n_1h"], "event_time")
     reaches = reach_of(question, IcebergArchive(world.catalog, "", ManualClock(END)), "event_time")
-    request = ScaledRequest(
-        DEPLOYMENT.to_json(),
-        question.refs,
-        "event_time",
-        described(reaches),
-        spans(reaches, question.requested, question.spine, "event_time"),
-        2,
-        folder=tmp_path,
-    )
-    request.write(question.spine.table)
+    own = spans(reaches, question.requested, question.spine, "event_time")
+    request_of(question, "event_time", reaches, own, None, 2, tmp_path)
     world.catalog.rename_table(("log", "repeated"), ("log", "aside"))
     try:
         with pytest.raises(DataLoss, match="the archive of 'repeated' is gone"):

@@ -49,6 +49,7 @@ from slicewise.stores.online.store import Store
 from slicewise.training.api import open_snapshot
 from slicewise.training.arrival import Arrival, CommittedTimes
 from slicewise.training.scaled import building
+from slicewise.training.scaled.scratch import Scratch
 from slicewise.training.scheduled import taking
 from slicewise.training.scheduled.planned import ScheduledSnapshot
 from slicewise.training.tables.instants import text_of
@@ -508,15 +509,15 @@ def test_a_build_that_is_killed_takes_its_spark_with_it(world: World, tmp_path: 
     gone, alive = psutil.wait_procs(begun, timeout=30)
     assert not alive, gone
     assert len([path for path in folders.iterdir() if path.is_dir()]) == 1
-    building.Scratch(folders).remove()
+    Scratch(folders).remove()
     assert [path.name for path in folders.iterdir()] == [".lock"], (
         "the next one removes what is left"
     )
 
 
 def test_folders_whose_builds_run_are_left_alone(tmp_path: Path) -> None:
-    first = building.Scratch(tmp_path)
-    second = building.Scratch(tmp_path)
+    first = Scratch(tmp_path)
+    second = Scratch(tmp_path)
     assert first.path.is_dir()
     assert second.path.is_dir()
     first.remove()

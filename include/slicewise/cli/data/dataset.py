@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from slicewise.training.scaled.building import ScaledSet
     from slicewise.training.statistics import Statistics
 
-_ICEBERG = "iceberg:"
 _AT = "aware instant: 2026-11-21T08:00:00Z"
 
 
@@ -123,6 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.bars import bars
+    from slicewise.training.tables.locations import ICEBERG
 
     if arguments.action in ("scheduled", "take"):
         return (_scheduled if arguments.action == "scheduled" else _take)(arguments, settings)
@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         offline, built = make(arguments, settings, notify)
         notify(f"writing {built.manifest.rows} rows")
         with built:
-            table = arguments.out.removeprefix(_ICEBERG)
+            table = arguments.out.removeprefix(ICEBERG)
             if table != arguments.out:
                 written = built.to_iceberg(table, settings)
             else:
@@ -284,11 +284,12 @@ def _refuse_out(arguments: argparse.Namespace) -> None:
     """Before any work: a result that has no place to go, or would stand in the place of what it is
     made of."""
     from slicewise.training.api import checked_target
+    from slicewise.training.tables.locations import ICEBERG, SQL
 
-    if arguments.out.startswith(_ICEBERG):
+    if arguments.out.startswith(ICEBERG):
         from slicewise.stores.lake.named import refuse_own
 
-        refuse_own(arguments.out.removeprefix(_ICEBERG), "--out")
+        refuse_own(arguments.out.removeprefix(ICEBERG), "--out")
         return
     out = checked_target(Path(arguments.out))
     if not out.parent.is_dir():
@@ -299,7 +300,7 @@ def _refuse_out(arguments: argparse.Namespace) -> None:
             next_step="make it first",
         )
     spine = str(getattr(arguments, "spine", None) or "")
-    if spine.startswith(("sql:", _ICEBERG)) or not out.exists():
+    if spine.startswith((SQL, ICEBERG)) or not out.exists():
         return
     if spine and Path(spine).is_file() and out.samefile(spine):
         raise BadRequest(

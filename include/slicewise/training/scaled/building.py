@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
-import os
-import shutil
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import mkdtemp
 from types import MappingProxyType
 from typing import Protocol, Self
 
@@ -33,12 +28,14 @@ from slicewise.training.dataset import (
     reach_of,
     snapshot_manifest,
 )
+from slicewise.training.events.rows import Span
 from slicewise.training.manifest import Manifest, described
 from slicewise.training.requests.questions import refuse_questions
 from slicewise.training.requests.training_request import LOCAL, SPARK, TrainingRequest
 from slicewise.training.requests.unit_requests import UnitRequest, questions_of, resolve
 from slicewise.training.scaled.choosing import Load, choose, value_bytes
 from slicewise.training.scaled.request import DONE, ROW, SPINE, ScaledRequest
+from slicewise.training.scaled.scratch import Scratch
 from slicewise.training.scaled.values import ScaledValues
 from slicewise.training.snapshots import instants_of, key_of, refuse_late, spans_of
 from slicewise.training.spark_job import SparkJob
@@ -49,7 +46,6 @@ from slicewise.windows.durations import HOUR_US
 
 SHARE_EVENTS, SHARE_BYTES = 500_000, 256 << 20
 """Events, or rows, of a share, and about the bytes of its values: a task holds one at a time."""
-_LOCK = ".lock"
 PATIENCE_S = 12 * 3600.0
 JOB = SparkJob(
     "dataset.py",
@@ -60,40 +56,6 @@ JOB = SparkJob(
     without="or build it by the local engine",
 )
 Notify = Callable[[str], None]
-
-
-class Scratch:
-    """A folder that is gone when nobody holds this any more, or with the process."""
-
-    def __init__(self, parent: Path) -> None:
-        """Makes it; folders of processes that were killed are removed: nobody holds their lock."""
-        parent.mkdir(parents=True, exist_ok=True)
-        with (parent / _LOCK).open("wb") as every:
-            fcntl.flock(every, fcntl.LOCK_EX)
-            for left in parent.iterdir():
-                if left.is_dir() and (lock := _locked(left)) is not None:
-                    shutil.rmtree(left, ignore_errors=True)
-                    os.close(lock)
-            self.path = Path(mkdtemp(dir=parent))
-            lock = _locked(self.path)
-        assert lock is not None
-        self.remove = weakref.finalize(self, _remove, self.path, lock)
-
-
-def _locked(folder: Path) -> int | None:
-    """The lock of a folder, whose holder lives; None where another process holds it."""
-    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        return None
-    return lock
-
-
-def _remove(folder: Path, lock: int) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    os.close(lock)
 
 
 class Counted(Archive, Protocol):
@@ -246,21 +208,50 @@ def build_by_spark(
     load: of this question, by which entities are cut into shares. Raises SettingsError where there
     is no Spark, and ServerError where it fails.
     """
-    rows = question.spine
     scratch = Scratch(settings.state_dir / "datasets")
+    request = request_of(
+        question, knowledge, reaches, load.spans, arrival, _shares(load), scratch.path
+    )
+    _run(settings, request, scratch, notify)
+    return set_of(request, question, reaches, arrival, scratch)
+
+
+def request_of(
+    question: TrainingRequest,
+    knowledge: str,
+    reaches: Mapping[str, Archived],
+    own: tuple[Span, ...],
+    arrival: Arrival | None,
+    shares: int,
+    folder: Path,
+) -> ScaledRequest:
+    """The request for a training set, written into its folder. own: spans of its units."""
+    rows = question.spine
     request = ScaledRequest(
         question.deployment.to_json(),
         question.refs,
         knowledge,
         described(reaches),
-        load.spans,
-        _shares(load),
+        own,
+        shares,
         0 if arrival is None else arrival.known_at_us or 0,
-        folder=scratch.path,
+        folder=folder,
     )
     request.write(rows.table, None if arrival is None else arrival.table(rows.at_us))
-    values = _run(settings, request, scratch, notify)
-    manifest = replace(manifest_of(question, knowledge, reaches, arrival), errors=values.errors())
+    return request
+
+
+def set_of(
+    request: ScaledRequest,
+    question: TrainingRequest,
+    reaches: Mapping[str, Archived],
+    arrival: Arrival | None,
+    scratch: Scratch | None = None,
+) -> ScaledSet:
+    """The training set of a request that was answered. scratch: its folder, where it is one."""
+    rows, values = question.spine, ScaledValues(request)
+    manifest = manifest_of(question, request.knowledge, reaches, arrival)
+    manifest = replace(manifest, errors=values.errors())
     return ScaledSet(manifest, rows.table, rows, arrival, values, scratch)
 
 
@@ -292,22 +283,48 @@ def build_snapshot_set(
     if engine != SPARK:
         return build_snapshot(deployment, archive, list(refs), ats.tolist(), reaches)
     scratch = Scratch(settings.state_dir / "datasets")
+    request = snapshot_request_of(
+        deployment, refs, reaches, own, tuple(ats.tolist()), _shares(load), scratch.path
+    )
+    _run(settings, request, scratch, notify)
+    return snapshot_of(request, reaches, scratch)
+
+
+def snapshot_request_of(
+    deployment: Deployment,
+    refs: tuple[str, ...],
+    reaches: Mapping[str, Archived],
+    own: tuple[Span, ...],
+    ats_us: tuple[int, ...],
+    shares: int,
+    folder: Path,
+) -> ScaledRequest:
+    """The request for a snapshot, written into its folder: its rows are for the shares to list."""
     request = ScaledRequest(
         deployment.to_json(),
         refs,
         "event_time",
         described(reaches),
         own,
-        _shares(load),
-        ats_us=tuple(ats.tolist()),
-        folder=scratch.path,
+        shares,
+        ats_us=ats_us,
+        folder=folder,
     )
     request.write(None)
-    values = _run(settings, request, scratch, notify)
-    table = pq.read_table(scratch.path / SPINE).drop_columns([ROW])
-    table = table.select([*key_of(requested), AT]).replace_schema_metadata(None)
-    manifest = snapshot_manifest(deployment, refs, requested, request.ats_us, reaches, table)
-    return ScaledSet(replace(manifest, errors=values.errors()), table, None, None, values, scratch)
+    return request
+
+
+def snapshot_of(
+    request: ScaledRequest, reaches: Mapping[str, Archived], scratch: Scratch | None = None
+) -> ScaledSet:
+    """The snapshot of a request that was answered. scratch: its folder, where it is one."""
+    values, requested = ScaledValues(request), request.requested
+    rows = pq.read_table(request.folder / SPINE).drop_columns([ROW])
+    rows = rows.select([*key_of(requested), AT]).replace_schema_metadata(None)
+    manifest = snapshot_manifest(
+        request.deployed, request.features, requested, request.ats_us, reaches, rows
+    )
+    return ScaledSet(replace(manifest, errors=values.errors()), rows, None, None, values, scratch)
 
 
 def _shares(load: Load) -> int:
@@ -339,9 +356,7 @@ def _value_bytes(requested: Sequence[UnitRequest]) -> int:
     return sum(value_bytes(feature.aggregate) for part in requested for feature in part.features)
 
 
-def _run(
-    settings: Settings, request: ScaledRequest, scratch: Scratch, notify: Notify
-) -> ScaledValues:
+def _run(settings: Settings, request: ScaledRequest, scratch: Scratch, notify: Notify) -> None:
     """Has Spark answer a request whose folder is written."""
     views = [unit_request.view for unit_request in request.requested]
 
@@ -359,4 +374,3 @@ def _run(
     except BaseException:
         scratch.remove()
         raise
-    return ScaledValues(request)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate
+from slicewise.training.events.rows import Span
 from slicewise.training.requests.training_request import AUTO, LOCAL, SPARK
 
 EVENT_BYTES = 400
@@ -34,7 +35,7 @@ class Load:
     events: int
     rows: int
     value_bytes: int
-    spans: tuple[tuple[int, int], ...] = ()
+    spans: tuple[Span, ...] = ()
 
     @property
     def memory_bytes(self) -> int:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from slicewise.features.plan.deployment import Deployment
 from slicewise.training.archive import Archived
 from slicewise.training.arrival import Arrival, read_entries
+from slicewise.training.events.rows import Span
 from slicewise.training.manifest import archived_of
 from slicewise.training.requests.unit_requests import (
     UnitRequest,
@@ -52,7 +53,7 @@ class ScaledRequest:
     features: tuple[str, ...]
     knowledge: str
     sources: Mapping[str, Mapping[str, Any]]
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[Span, ...]
     shares: int
     known_at_us: int = 0
     ats_us: tuple[int, ...] = ()

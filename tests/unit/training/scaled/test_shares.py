@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
@@ -26,19 +25,22 @@ from slicewise.training.arrival import Arrival, CommittedTimes
 from slicewise.training.dataset import (
     build_snapshot,
     build_training_set,
-    manifest_of,
     reach_of,
-    snapshot_manifest,
 )
-from slicewise.training.manifest import SUFFIX, beside, described
+from slicewise.training.manifest import SUFFIX, beside
 from slicewise.training.requests.training_request import TrainingRequest, training_request
 from slicewise.training.requests.unit_requests import resolve
 from slicewise.training.scaled import request as requests
 from slicewise.training.scaled import share, values
-from slicewise.training.scaled.building import ScaledSet
+from slicewise.training.scaled.building import (
+    ScaledSet,
+    request_of,
+    set_of,
+    snapshot_of,
+    snapshot_request_of,
+)
 from slicewise.training.scaled.request import ROW, SHARE, ScaledRequest
 from slicewise.training.scaled.share import answer_share, present_share, present_spine
-from slicewise.training.scaled.values import ScaledValues
 from slicewise.training.snapshots import spans_of
 from tests.support.inputs.seeds import seeds
 from tests.support.oracles.answers import HOUR, MINUTE
@@ -109,21 +111,11 @@ def by_shares(
     """The set that Spark's job builds, in one process: rows and events are brought together by
     share, answered, and left in files."""
     folder.mkdir()
-    reaches, rows = reach_of(question, archive, knowledge), question.spine
-    request = ScaledRequest(
-        question.deployment.to_json(),
-        question.refs,
-        knowledge,
-        described(reaches),
-        spans(reaches, question.requested, rows, knowledge, arrival),
-        shares,
-        folder=folder,
-    )
-    request.write(rows.table, None if arrival is None else arrival.table(rows.at_us))
+    reaches = reach_of(question, archive, knowledge)
+    own = spans(reaches, question.requested, question.spine, knowledge, arrival)
+    request = request_of(question, knowledge, reaches, own, arrival, shares, folder)
     answer_by_shares(request, archive, reaches)
-    made = ScaledValues(request)
-    manifest = replace(manifest_of(question, knowledge, reaches, arrival), errors=made.errors())
-    return ScaledSet(manifest, rows.table, rows, arrival, made)
+    return set_of(request, question, reaches, arrival)
 
 
 def answer_by_shares(
@@ -194,23 +186,11 @@ def test_a_snapshot_by_shares_is_that_of_the_whole(
     local = build_snapshot(DEPLOYMENT, archive, refs, ats)
     refs_of, requested = resolve(DEPLOYMENT, refs)
     reaches = reach(DEPLOYMENT, archive, requested, max(ats))
-    request = ScaledRequest(
-        DEPLOYMENT.to_json(),
-        refs_of,
-        "event_time",
-        described(reaches),
-        spans_of(requested, np.array(ats)),
-        3,
-        ats_us=tuple(ats),
-        folder=tmp_path,
-    )
-    request.write(None)
+    own = spans_of(requested, np.array(ats))
+    request = snapshot_request_of(DEPLOYMENT, refs_of, reaches, own, tuple(ats), 3, tmp_path)
     present_by_shares(request, archive)
     answer_by_shares(request, archive, reaches)
-    rows = pq.read_table(tmp_path / requests.SPINE).drop_columns([ROW])
-    made = ScaledValues(request)
-    manifest = snapshot_manifest(DEPLOYMENT, refs_of, requested, tuple(ats), reaches, rows)
-    scaled = ScaledSet(replace(manifest, errors=made.errors()), rows, None, None, made)
+    scaled = snapshot_of(request, reaches)
     assert scaled.whole().table.equals(local.table)
     assert scaled.write(tmp_path / "a.parquet") == local.write(tmp_path / "b.parquet")
     assert local.table.num_rows > 2
