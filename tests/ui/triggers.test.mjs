@@ -26,6 +26,7 @@ async function choose (dialog, nth, hour) {
   await picker.getByPlaceholder('YYYY/MM/DD').fill(hour.slice(0, 10).replaceAll('-', '/'))
   await picker.getByPlaceholder('HH:mm').fill(`${hour.slice(11, 13)}:00`)
   await page.keyboard.press('Escape')
+  await picker.waitFor({ state: 'hidden', ...wait }) // one that still fades out has the same fields as the next
 }
 
 test('the form of a backfill refuses a range without an end', async () => {
