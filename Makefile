@@ -212,6 +212,10 @@ bench-pending-reads: setup ## what a read costs whose entity has 0 to 10,000 pen
 bench-reads: setup $(FEAST_STAMP) ## reads of the shipped example, of narrow and of wide views, beside the usual recipe and Feast (options: BENCH="--seconds 5 --json file")
 	@$(PY) -m benchmarks.serving $(BENCH)
 
+.PHONY: bench-request-log
+bench-request-log: setup ## answers that are logged, beside the same that are not (options: BENCH="--seconds 2 --json file")
+	@$(PY) -m benchmarks.request_log $(BENCH)
+
 .PHONY: bench-reader
 bench-reader: setup ## what a record costs whose source had other schemas before (options: BENCH="--records 100000 --json file")
 	@.venvs/spark/bin/python -m benchmarks.reader $(BENCH)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
+_LOGS = ("label_log", "prediction_log", "request_log")
+_LOG_VIEWS = ("label_view", "prediction_view", "request_view")
 _WINDOWS = ("exact_range", "hopping", "lifetime", "rows", "session", "sliding", "tumbling")
 AGGREGATES = (
     "argmax",
@@ -55,6 +57,8 @@ AGGREGATES = (
 _HOME = {
     "Aggregate": "slicewise.aggregates.custom.users",
     **dict.fromkeys(_DEFINITIONS, "slicewise.features.declare.definitions"),
+    **dict.fromkeys(_LOGS, "slicewise.features.declare.log_sources"),
+    **dict.fromkeys(_LOG_VIEWS, "slicewise.features.declare.log_views"),
     "Window": "slicewise.windows",
     **{name: f"slicewise.windows.{name}" for name in _WINDOWS},
     **dict.fromkeys(AGGREGATES, "slicewise.aggregates"),
@@ -126,6 +130,12 @@ if TYPE_CHECKING:
     from slicewise.features.declare.definitions import case as case
     from slicewise.features.declare.emission import Emit as Emit
     from slicewise.features.declare.leaderboard import Leaderboard as Leaderboard
+    from slicewise.features.declare.log_sources import label_log as label_log
+    from slicewise.features.declare.log_sources import prediction_log as prediction_log
+    from slicewise.features.declare.log_sources import request_log as request_log
+    from slicewise.features.declare.log_views import label_view as label_view
+    from slicewise.features.declare.log_views import prediction_view as prediction_view
+    from slicewise.features.declare.log_views import request_view as request_view
     from slicewise.features.expectations import expect as expect
     from slicewise.features.rowlogic.row_function import row_function as row_function
     from slicewise.features.schema.dedupe import dedupe as dedupe

@@ -9,10 +9,21 @@ from slicewise.errors import MissingExtra
 
 PACKAGES: dict[str, frozenset[str]] = {
     "client": frozenset({"httpx"}),
-    "serving": frozenset({"hiredis", "msgspec", "prometheus_client", "redis", "uvicorn", "uvloop"}),
+    "serving": frozenset(
+        {"confluent_kafka", "hiredis", "msgspec", "prometheus_client", "redis", "uvicorn", "uvloop"}
+    ),
     "training": frozenset(
         {
-            *("confluent_kafka", "hiredis", "pandas", "polars", "psutil", "pyiceberg", "redis"),
+            *(
+                "confluent_kafka",
+                "hiredis",
+                "msgspec",
+                "pandas",
+                "polars",
+                "psutil",
+                "pyiceberg",
+                "redis",
+            ),
             "sqlalchemy",
         }
     ),

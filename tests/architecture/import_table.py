@@ -68,7 +68,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "realtime",
         "datasets",
     ),
-    "serving": ("connection", "answering", "http"),
+    "serving": ("connection", "answering", "logged", "http"),
     "serving/answering": ("memory",),
     "stores/online/redis": ("scripts",),
     "training": (
@@ -81,6 +81,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "scaled",
         "scheduled",
         "versions",
+        "logged",
     ),
     "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report", "expectations"),

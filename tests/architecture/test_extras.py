@@ -20,7 +20,7 @@ OPTIONAL: dict[str, list[str]] = PROJECT["optional-dependencies"]
 STORE, LAKE, LOG = "stores/online/redis", "stores/lake", "stores/log"
 ROOMS: dict[str, tuple[str, ...]] = {
     "client": ("client",),
-    "serving": ("serving", STORE),
+    "serving": ("serving", STORE, LOG),
     "training": ("training", STORE, LAKE, LOG),
     "spark": ("spark", "checks", STORE, LAKE, LOG),
     "platform": ("cli", "client", "local", "probes", "replay", "serving", "stores", "training"),

@@ -26,7 +26,12 @@ from slicewise.extras import needed
 from slicewise.settings import Settings
 
 FOLDERS = ("define", "operate", "data")
-EXTRA = {"dataset": "training", "explain": "client", "sql": "training"}
+EXTRA = {
+    "dataset": "training",
+    "explain": "client",
+    "replay-requests": "training",
+    "sql": "training",
+}
 """The extra that brings what a command may need beside the base; of all others it is `platform`."""
 
 

@@ -8,7 +8,7 @@ import math
 import random as chance
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -40,6 +40,7 @@ from slicewise.client.wire import (
     features_body,
     form_of,
     leaderboard_of,
+    outcomes_body,
 )
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import BadRequest
@@ -49,6 +50,9 @@ BATCH = 64
 AT_ONCE = 4
 """Requests of an asynchronous `get_batches` that are under way together."""
 _FEATURES, _EXPLAIN, _LEADERBOARDS = "/v1/features", "/v1/explain", "/v1/leaderboards/"
+_OUTCOMES = "/v1/outcomes"
+Sent = Iterable[Mapping[str, Any]]
+"""Predictions or labels, as the API's document has them."""
 
 
 class _Rules:
@@ -136,6 +140,10 @@ class _Rules:
     def leaderboard(self, outcome: Outcome) -> Leaderboard:
         return leaderboard_of(decoded(self.form, outcome, self.url))
 
+    def taken(self, outcome: Outcome) -> dict[Literal["predictions", "labels"], int]:
+        numbers = decoded(self.form, outcome, self.url)
+        return {"predictions": numbers["predictions"], "labels": numbers["labels"]}
+
 
 @checked_class
 class HttpClient:
@@ -181,11 +189,13 @@ class HttpClient:
         min_token: str | None = None,
         tokens: bool = True,
         offline: bool = False,
+        request_id: str | None = None,
     ) -> Answer:
         """Features of one entity (a mapping) or several, now or at a past instant; as `Client.get`.
 
         offline: an instant that the store no longer keeps is answered from the archive, which takes
-        seconds: give a `timeout_s` for that.
+        seconds: give a `timeout_s` for that. request_id: the name of this request in the request
+        log.
 
         Raises what `Client.get` raises, and Overloaded (OverShare: this client alone asks too
         much).
@@ -198,6 +208,7 @@ class HttpClient:
             min_token,
             tokens,
             offline=offline,
+            request_id=request_id,
         )
         return self._rules.answer(self._call("POST", _FEATURES, body))
 
@@ -244,6 +255,18 @@ class HttpClient:
         return self._rules.leaderboard(
             self._call("GET", _LEADERBOARDS + quote(name, safe=""), None)
         )
+
+    def send_outcomes(
+        self, predictions: Sent = (), labels: Sent = ()
+    ) -> dict[Literal["predictions", "labels"], int]:
+        """Predictions and labels, as `POST /v1/outcomes` takes them; how many were taken.
+
+        They stand in their topics when it returns. What is sent again within an hour counts once.
+        Raises BadRequest, which names the event, UnknownName where nothing takes them, Overloaded
+        and StoreUnavailable.
+        """
+        body = outcomes_body(self._rules.form, predictions, labels)
+        return self._rules.taken(self._call("POST", _OUTCOMES, body))
 
     def _call(self, method: str, path: str, body: bytes | None) -> Outcome:
         steps = self._rules.call()
@@ -311,6 +334,7 @@ class AsyncHttpClient:
         min_token: str | None = None,
         tokens: bool = True,
         offline: bool = False,
+        request_id: str | None = None,
     ) -> Answer:
         """Reads as `HttpClient.get`."""
         body = features_body(
@@ -321,6 +345,7 @@ class AsyncHttpClient:
             min_token,
             tokens,
             offline=offline,
+            request_id=request_id,
         )
         return self._rules.answer(await self._call("POST", _FEATURES, body))
 
@@ -362,6 +387,13 @@ class AsyncHttpClient:
         return self._rules.leaderboard(
             await self._call("GET", _LEADERBOARDS + quote(name, safe=""), None)
         )
+
+    async def send_outcomes(
+        self, predictions: Sent = (), labels: Sent = ()
+    ) -> dict[Literal["predictions", "labels"], int]:
+        """Sends as `HttpClient.send_outcomes`."""
+        body = outcomes_body(self._rules.form, predictions, labels)
+        return self._rules.taken(await self._call("POST", _OUTCOMES, body))
 
     async def _call(self, method: str, path: str, body: bytes | None) -> Outcome:
         steps = self._rules.call()

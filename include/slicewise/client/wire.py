@@ -86,6 +86,7 @@ def features_body(
     tokens: bool,
     *,
     offline: bool = False,
+    request_id: str | None = None,
 ) -> bytes:
     """The body of POST /v1/features. Raises BadRequest where it cannot be written."""
     body: dict[str, Any] = {"entities": entities}
@@ -101,12 +102,26 @@ def features_body(
         body["tokens"] = False
     if offline:
         body["offline"] = True
+    if request_id is not None:
+        body["request_id"] = request_id
+    return _packed(form, body, "entities")
+
+
+def outcomes_body(
+    form: Form, predictions: Iterable[Mapping[str, Any]], labels: Iterable[Mapping[str, Any]]
+) -> bytes:
+    """The body of POST /v1/outcomes. Raises BadRequest where it cannot be written."""
+    body = {"predictions": list(map(dict, predictions)), "labels": list(map(dict, labels))}
+    return _packed(form, body, "predictions, labels")
+
+
+def _packed(form: Form, body: Mapping[str, Any], where: str) -> bytes:
     try:
         return form.pack(body)
     except (TypeError, ValueError, OverflowError) as error:
         raise BadRequest(
             f"a value of the request cannot be written: {error}",
-            where="entities",
+            where=where,
             expected="texts, integers of 64 bits, doubles and booleans, or lists of them",
             next_step="give times as RFC 3339 text, as 2013-01-01T12:00:00Z",
         ) from error

@@ -101,6 +101,24 @@ class Metrics:
         self.flags = Counter(
             "slicewise_flagged_total", "Answers by flag", ["flag"], registry=self.registry
         )
+        self.logged_answers = Counter(
+            "slicewise_logged_answers_total",
+            "Answers of entities that stand in a request log",
+            registry=self.registry,
+        )
+        self.lost_answers = Counter(
+            "slicewise_lost_answers_total",
+            "Answers of entities that a request log lacks: the buffer was full, the broker did not "
+            "take them, the process ended, or a defect",
+            ["why"],
+            registry=self.registry,
+        )
+        self.outcomes = Counter(
+            "slicewise_outcomes_total",
+            "Predictions and labels that were taken in",
+            ["kind"],
+            registry=self.registry,
+        )
         self.listening_failures = Counter(
             "slicewise_listening_failures_total",
             "Times that the background listener broke; freshness is not current meanwhile",

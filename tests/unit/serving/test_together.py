@@ -308,7 +308,11 @@ def begun(features: Features, body: Body, answered: Callable[[Response], None]) 
 
 
 @pytest.mark.parametrize("refs", [REFS, SLICED, OWN], ids=["with lists", "slices", "pending"])
-def test_what_comes_while_the_like_is_read_waits_and_is_read_together(refs: list[str]) -> None:
+def test_what_comes_while_the_like_is_read_waits_and_is_read_together(
+    refs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a machine that is busy for so long would end the wait
+    monkeypatch.setattr("slicewise.serving.http.features.WAIT_S", 60.0)
     world = World(to_come=refs is not OWN)
     slow = Slow(world.connection, worked_s=5e-4)
     features = features_of(world.service, slow)

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slicewise.calls import checked_class
+from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.cases import Scalar
+from slicewise.features.logs import kind_of
 from slicewise.features.naming import (
     Location,
     check_mapping,
@@ -21,6 +22,7 @@ from slicewise.features.naming import (
     texts,
     written_at,
 )
+from slicewise.features.schema.kafka_source import KafkaSource
 from slicewise.windows.durations import parse_duration
 
 ON_FAILURE = ("error", "stale", "default")
@@ -34,7 +36,9 @@ class FeatureSet:
     defaults: values to answer instead of null, by ref or, where that is unambiguous, by column.
     on_failure: what a live read answers while the online store does not: "error" (status 503),
     "stale" (the last known values, flagged, no older than max_staleness) or "default" (the
-    defaults, flagged). description, tags: words for people, which slicewise show and search read.
+    defaults, flagged). log: the source that the API's answers go to, made by sw.request_log;
+    log_rate: the share of entities whose answers do, always the same ones. description, tags: words
+    for people, which slicewise show and search read.
     """
 
     name: str
@@ -43,6 +47,8 @@ class FeatureSet:
     owner: str | None = None
     on_failure: str = "error"
     max_staleness: str | None = None
+    log: KafkaSource | None = None
+    log_rate: float = 1.0
     description: str | None = None
     tags: Sequence[str] = ()
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
@@ -92,3 +98,30 @@ class FeatureSet:
         if self.max_staleness is not None:
             with placed(f"max_staleness of {where}"):
                 parse_duration(self.max_staleness)
+        self._check_log(where)
+
+    def _check_log(self, where: str) -> None:
+        if self.log is not None and (
+            not isinstance(self.log, KafkaSource) or kind_of(self.log.schema) != "answers"
+        ):
+            raise DefinitionError(
+                f"log is {shown(self.log)}",
+                where=where,
+                expected="a source made by sw.request_log",
+                next_step='declare requests = sw.request_log("requests"), and write log=requests',
+            )
+        rate = self.log_rate
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 1:
+            raise DefinitionError(
+                f"log_rate is {shown(rate)}",
+                where=where,
+                expected="a share above 0, up to 1 for every entity",
+                next_step="leave log_rate= out for all, or log= for none",
+            )
+        if self.log is None and rate != 1.0:
+            raise DefinitionError(
+                f"log_rate is {rate:g}, and there is no log",
+                where=where,
+                expected="log= beside it",
+                next_step='declare requests = sw.request_log("requests"), and write log=requests',
+            )

@@ -43,6 +43,26 @@ class PlannedSet:
     on_failure: str = "error"
     """Answer to a live read while the store gives none: "error", "stale" or "default"."""
     max_staleness_us: int | None = None
+    log: str | None = None
+    """Source that answers are logged to; None of a set that logs none."""
+    log_rate: float = 1.0
+    """Share of the entities whose answers are logged."""
+
+    @property
+    def logging(self) -> str:
+        """Words for people on where answers are logged."""
+        if self.log is None:
+            return "nowhere"
+        return f"to {self.log}" + (
+            f", {self.log_rate:.4g} of entities" if self.log_rate < 1 else ""
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; of a log only where there is one, so that other sets keep their digest."""
+        written = plain(self)
+        if self.log is None:
+            del written["log"], written["log_rate"]
+        return written
 
 
 @dataclass(frozen=True)
@@ -178,7 +198,7 @@ class Deployment:
                 "project": self.project,
                 "sources": [source_to_json(source) for source in self.sources],
                 "units": [unit_to_json(unit) for unit in self.units],
-                "feature_sets": [plain(feature_set) for feature_set in self.feature_sets],
+                "feature_sets": [feature_set.to_json() for feature_set in self.feature_sets],
             }
         )
 
@@ -208,6 +228,8 @@ class Deployment:
                 feature_set["project"],
                 on_failure=feature_set.get("on_failure", "error"),
                 max_staleness_us=feature_set.get("max_staleness_us"),
+                log=feature_set.get("log"),
+                log_rate=feature_set.get("log_rate", 1.0),
             )
             for feature_set in raw["feature_sets"]
         )

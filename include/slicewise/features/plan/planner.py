@@ -439,6 +439,8 @@ def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
                 next_step=error.next_step,
             ) from error
         outputs[ref] = answer_type(feature.aggregate)
+    if declared.log is not None:
+        _check_log(declared, declared.log, deployment)
     return PlannedSet(
         declared.name,
         tuple(declared.features),
@@ -448,7 +450,27 @@ def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
         max_staleness_us=None
         if declared.max_staleness is None
         else parse_duration(declared.max_staleness),
+        log=None if declared.log is None else declared.log.name,
+        log_rate=float(declared.log_rate),
     )
+
+
+def _check_log(declared: FeatureSet, log: KafkaSource, deployment: Deployment) -> None:
+    sources = {source.name: source for source in deployment.sources}
+    if log.name not in sources:
+        raise DefinitionError(
+            f"answers are logged to source {log.name!r}, which no view reads",
+            where=declared.where,
+            expected="a view over it: what no view reads is not archived",
+            next_step=f"declare one, as sw.request_view({log.name})",
+        )
+    if sources[log.name] != plan_source(log):
+        raise DefinitionError(
+            f"two different sources are named {log.name!r}",
+            where=f"{declared.where} and {log.where}",
+            expected="one definition for a name",
+            next_step="share one object, or rename one",
+        )
 
 
 def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tuple[str, object]]:

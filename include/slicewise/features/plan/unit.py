@@ -13,6 +13,7 @@ from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.codec import Layout, Members
 from slicewise.errors import DeploymentSuperseded
 from slicewise.features.declare.event_list import EventList
+from slicewise.features.logs import kind_of
 from slicewise.features.naming import at_version, base_of
 from slicewise.features.plan.fingerprint import canonical_json, fingerprint
 from slicewise.features.rowlogic.expression import RowExpression
@@ -63,6 +64,11 @@ class Source:
             "owner": None,
         }
         return fingerprint(payload)
+
+    @property
+    def log_kind(self) -> str | None:
+        """The log that it is: "answers", "predictions" or "labels"; None of any other source."""
+        return kind_of(dict(self.columns))
 
     @property
     def is_opening(self) -> bool:

@@ -85,13 +85,20 @@ class Answer(answers.Answer):
         """Members before the results."""
         return {"mode": self.mode, "t": instant_text(self.t_us)}
 
-    def _result(self, result: EntityAnswer, *, text: bool) -> dict[str, Any]:
+    def values_text(self, position: int) -> bytes:
+        """The member `values` of one entity, as JSON has it."""
+        return _JSON.encode(self._values(self.results[position], text=True))
+
+    def _values(self, result: EntityAnswer, *, text: bool) -> dict[str, Any]:
         values: Any = result.values
         if text and self._unsafe and not _is_plain(values):
             values = [json_safe(value) for value in values]
+        return dict(zip(self.features, values, strict=True))
+
+    def _result(self, result: EntityAnswer, *, text: bool) -> dict[str, Any]:
         wire: dict[str, Any] = {
             "entity": result.entity,
-            "values": dict(zip(self.features, values, strict=True)),
+            "values": self._values(result, text=text),
         }
         if self.tokens:
             wire["token"] = result.token

@@ -19,6 +19,8 @@ from slicewise.offsets.token import Token, decode_all
 MAX_BODY_BYTES = 1 << 20
 MAX_ENTITIES = 1_000
 MAX_FEATURES = 500
+MAX_ID = 200
+"""Characters of a request's id."""
 MAX_VALUES = 100_000
 """Entities times features of one request."""
 
@@ -30,7 +32,8 @@ class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     every unit that is read: 400 where one is not named, 503 while the store is behind; never a
     remembered or a default answer. `tokens`: false leaves them out of the answer, which is smaller
     and cheaper then. `offline`: true answers an `at` that the store no longer keeps from the
-    archive, in seconds, with the flag `offline` and without tokens.
+    archive, in seconds, with the flag `offline` and without tokens. `request_id`: the caller's name
+    of this request, under which its answers stand in the request log.
     """
 
     features: list[str] | None = None
@@ -40,6 +43,7 @@ class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     min_token: str | None = None
     tokens: bool = True
     offline: bool = False
+    request_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class FeaturesRequest:
     """Tells whether the answer says what it contains."""
     offline: bool = False
     """Tells whether the archive may answer where the store no longer keeps the instant."""
+    request_id: str = ""
+    """The caller's name of it; empty where none was given."""
 
 
 _JSON = msgspec.json.Decoder(FeaturesBody)
@@ -79,7 +85,7 @@ def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
             where="body",
             expected=(
                 '{"features": ["view:column", …], "entities": [{…}, …]}; feature_set, at, '
-                "min_token, tokens, offline"
+                "min_token, tokens, offline, request_id"
             ),
             next_step="see /openapi.json",
         ) from error
@@ -91,6 +97,7 @@ def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
         decoded.min_token,
         tokens=decoded.tokens,
         offline=decoded.offline,
+        request_id=decoded.request_id or "",
     )
 
 
@@ -103,6 +110,7 @@ def checked(
     *,
     tokens: bool = True,
     offline: bool = False,
+    request_id: str = "",
 ) -> FeaturesRequest:
     """A request of these parts. Raises BadRequest."""
     if (features is None) == (feature_set is None):
@@ -160,6 +168,13 @@ def checked(
             expected="an `at`, and no min_token: the archive's answers have no tokens",
             next_step="add `at`" if at is None else "leave one of the two out",
         )
+    if len(request_id) > MAX_ID:
+        raise BadRequest(
+            f"a request_id of {len(request_id)} characters",
+            where="request_id",
+            expected=f"at most {MAX_ID}",
+            next_step="give a shorter one",
+        )
     return FeaturesRequest(
         refs,
         feature_set,
@@ -168,6 +183,7 @@ def checked(
         () if min_token is None else decode_all(min_token),
         tokens,
         offline,
+        request_id,
     )
 
 

@@ -36,6 +36,8 @@ from slicewise.serving.http.negotiation import (
     media_types,
 )
 from slicewise.serving.leaderboards import read_leaderboard
+from slicewise.serving.logged.outcomes import Outcomes, parse_outcomes
+from slicewise.serving.logged.request_log import RequestLog
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
 
 if TYPE_CHECKING:
@@ -64,9 +66,10 @@ class App:
         timeout_s: float = 4.0,
         limits: Limits = LIMITS,
         client_header: str = "",
+        kafka_bootstrap: str = "",
     ) -> None:
         """timeout_s: longest that a request is in work. client_header: names the client, else its
-        address does."""
+        address does. kafka_bootstrap: where answers are logged and outcomes go; empty: nowhere."""
         self.metrics = Metrics()
         self._redis_url, self._timeout_s = redis_url, timeout_s
         self.gate = Gate(limits, self.metrics)
@@ -74,8 +77,18 @@ class App:
         self.connection = asynchronous(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
         self.service = FeatureService(clock or SystemClock())
         self._failures = Failures(self.metrics)
+        self.request_log = (
+            RequestLog(self.service, self.metrics, kafka_bootstrap) if kafka_bootstrap else None
+        )
+        self.outcomes = Outcomes(kafka_bootstrap, self.metrics)
         self.features = Features(
-            self.service, self.connection, self.gate, self.metrics, self._failures, client_header
+            self.service,
+            self.connection,
+            self.gate,
+            self.metrics,
+            self._failures,
+            client_header,
+            self.request_log,
         )
         self._listener: asyncio.Task[None] | None = None
         self._deaf: str | None = None
@@ -120,6 +133,9 @@ class App:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._listener
         await self.features.offline.end()
+        if self.request_log is not None:
+            self.request_log.close()
+        self.outcomes.close()
         self.connection.close()
 
     async def _listen(self) -> None:
@@ -205,14 +221,31 @@ class App:
         except Exception as error:  # noqa: BLE001
             return self._failures.response(error, msgpack=packed_out)
 
+    async def _outcomes(self, scope: Scope, receive: Receive) -> Response:
+        headers = scope["headers"]
+        packed_in, packed_out, accept = media_types(headers)
+        try:
+            check_accepted(accept, JSON_KINDS)
+            body = parse_outcomes(await _body(headers, receive), msgpack=packed_in)
+            # in no place of an answer: it reads nothing of the store
+            catalog = await self.connection.run(self.service.load())
+            taken = await self.outcomes.take(body, catalog.deployment, self.service.clock.now_us())
+            return encoded(200, taken, msgpack=packed_out)
+        except Exception as error:  # noqa: BLE001
+            return self._failures.response(error, msgpack=packed_out)
+
     async def _other(self, scope: Scope, receive: Receive, path: str, method: str) -> Response:
+        if path == _OUTCOMES:
+            if method != "POST":
+                return http.method_refused(method, "POST")
+            return await self._outcomes(scope, receive)
         if path == _EXPLAIN:
             if method != "POST":
                 return http.method_refused(method, "POST")
             return await self._explain(scope, receive)
         served = path in _PAGES or path.startswith(_NAMED)
         if not served and path != "/v1/features":
-            pages = ", ".join((*_PAGES, _EXPLAIN))
+            pages = ", ".join((*_PAGES, _EXPLAIN, _OUTCOMES))
             error = UnknownName("no such page", expected=pages, next_step="see /")
             return error_response(error)
         if method not in ("GET", "HEAD"):
@@ -322,6 +355,7 @@ _PAGES = (
 )
 _UNGATED = ("/healthz", "/readyz", "/metrics", _PLATFORM, "/openapi.json")
 """Paths that tell how the service is: they must be told while it is busy."""
+_OUTCOMES = "/v1/outcomes"
 _EXPLAIN = "/v1/explain"
 _LEADERBOARD, _LEADERBOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"
 _REGISTRY, _REGISTRY_PAGE = "/v1/registry", "/registry"
@@ -340,7 +374,7 @@ def _route(path: str) -> str:
     for named in _NAMED:
         if path.startswith(named):
             return named + "{name}"
-    return path if path in _PAGES or path == _EXPLAIN else "other"
+    return path if path in (*_PAGES, _EXPLAIN, _OUTCOMES) else "other"
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
@@ -396,4 +430,5 @@ def create() -> App:
         timeout_s=settings.serving_timeout_ms / 1e3,
         limits=limits,
         client_header=settings.serving_client_header,
+        kafka_bootstrap=settings.kafka_bootstrap,
     )

@@ -24,6 +24,7 @@ from slicewise.serving.http.failures import Failures
 from slicewise.serving.http.gate import Gate
 from slicewise.serving.http.negotiation import JSON_KINDS, Headers, check_accepted, media_types
 from slicewise.serving.http.offline import OfflineAnswers
+from slicewise.serving.logged.request_log import RequestLog
 from slicewise.serving.metrics import Metrics
 
 HEADS = 4_096
@@ -90,8 +91,11 @@ class Features:
         metrics: Metrics,
         failures: Failures,
         client_header: str = "",
+        request_log: RequestLog | None = None,
     ) -> None:
-        """client_header: names the client, else its address does."""
+        """client_header: names the client, else its address does. request_log: None where nothing
+        is logged."""
+        self._request_log = request_log
         self._service, self._connection, self._gate = service, connection, gate
         self._metrics, self._failures = metrics, failures
         self._client_header = client_header.lower().encode("latin-1")
@@ -119,6 +123,12 @@ class Features:
 
         The request was parsed before: what is refused may declare another answer.
         """
+        begun = time.perf_counter()
+        answer = await self._answer(request, client)
+        self._log(request, answer, None, client, begun)
+        return answer
+
+    async def _answer(self, request: FeaturesRequest, client: str) -> Answer:
         try:
             ticket = await self._gate.enter(client, len(request.entities))
         except Overloaded as error:
@@ -362,6 +372,7 @@ class Features:
         self._metrics.values.inc(len(members) * len(answer.features))
         for number, member in enumerate(members):
             self._respond(member, _written(bodies[member.msgpack][number], member.msgpack))
+            self._log(member.request, answer, number, member.ticket.client, member.begun)
 
     def _instead(self, member: Member, error: StoreUnavailable | NotReady) -> None:
         try:
@@ -379,8 +390,22 @@ class Features:
         try:
             response = self.response(answer, msgpack=member.msgpack)
         except Exception as error:  # noqa: BLE001
-            response = self._failures.response(error, msgpack=member.msgpack)
-        self._respond(member, response)
+            self._failed(member, error)
+        else:
+            self._respond(member, response)
+            self._log(member.request, answer, None, member.ticket.client, member.begun)
+
+    def _log(
+        self,
+        request: FeaturesRequest,
+        answer: Answer,
+        position: int | None,
+        client: str,
+        begun: float,
+    ) -> None:
+        if self._request_log is not None:
+            seconds = time.perf_counter() - begun
+            self._request_log.take(request, answer, position, client, seconds)
 
     def _respond(self, member: Member, response: Response) -> None:
         self._gate.leave(member.ticket)

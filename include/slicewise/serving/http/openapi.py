@@ -14,6 +14,7 @@ from slicewise.serving.answering.requests import (
     MAX_FEATURES,
     FeaturesBody,
 )
+from slicewise.serving.logged.outcomes import MAX_EVENTS, OutcomesBody
 
 _VALUE = {"description": "null, number, text, boolean, list or object, by the feature's type"}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
@@ -108,7 +109,9 @@ _ANSWER = {
         },
         "flags": {
             "type": "array",
-            "items": {"enum": ["stale", "default", "overflow", "incomplete", "clock_off"]},
+            "items": {
+                "enum": ["offline", "stale", "default", "overflow", "incomplete", "clock_off"]
+            },
             "description": "clock_off: the clock of the service, which says when the present is, and the store's are "
             "more than half a minute apart",
         },
@@ -121,6 +124,14 @@ _ANSWER = {
 }
 
 
+_OUTCOMES = {
+    "type": "object",
+    "required": ["predictions", "labels"],
+    "properties": {
+        "predictions": {"type": "integer", "minimum": 0},
+        "labels": {"type": "integer", "minimum": 0},
+    },
+}
 _INSTANT_OR_NULL = {"type": ["string", "null"], "format": "date-time"}
 _LEADERBOARD = {
     "type": "object",
@@ -305,7 +316,7 @@ _EXPLANATION = {
 def document() -> dict[str, Any]:
     """OpenAPI 3.1."""
     _, components = msgspec.json.schema_components(
-        [FeaturesBody], ref_template="#/components/schemas/{name}"
+        [FeaturesBody, OutcomesBody], ref_template="#/components/schemas/{name}"
     )
     body = components["FeaturesBody"]
     body["properties"]["entities"] |= {"minItems": 1, "maxItems": MAX_ENTITIES}
@@ -318,6 +329,9 @@ def document() -> dict[str, Any]:
     body["description"] = (
         f"At most {MAX_BODY_BYTES} bytes. at: RFC 3339 with zone, or microseconds."
     )
+    outcomes = components["OutcomesBody"]["properties"]
+    for events in ("predictions", "labels"):
+        outcomes[events]["maxItems"] = MAX_EVENTS
     schemas = {
         **components,
         "Answer": _ANSWER,
@@ -366,6 +380,22 @@ def document() -> dict[str, Any]:
                             "content": _both({"$ref": "#/components/schemas/Explanation"}),
                         },
                         **_errors(400, 404, 406, 408, 413, 422, 429, 500, 503),
+                    },
+                },
+            },
+            "/v1/outcomes": {
+                "post": {
+                    "summary": "Predictions and labels; they stand in their topics when it answers",
+                    "requestBody": {
+                        "required": True,
+                        "content": _both({"$ref": "#/components/schemas/OutcomesBody"}),
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "How many were taken",
+                            "content": _both(_OUTCOMES),
+                        },
+                        **_errors(400, 404, 406, 408, 413, 500, 503),
                     },
                 },
             },

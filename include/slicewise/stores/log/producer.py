@@ -6,10 +6,17 @@ the first, and what a killed producer left half written is aborted before the ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from slicewise.errors import ServerError, StoreUnavailable
 
@@ -207,3 +214,52 @@ class PromptWriter:
             self._producer.produce(self.topic, value=value, partition=partition)
         except BufferError:
             return  # a broker that is away for long
+
+
+Delivered = Callable[[str | None], None]
+"""Called once per event: with None when it stands, else with the reason why it does not."""
+
+
+class EventWriter:
+    """Appends keyed events to any topics, each once. Its callbacks run within `poll`."""
+
+    def __init__(self, bootstrap: str, patience_s: float, most: int) -> None:
+        """patience_s: after which an event that the broker has not taken is given up. most: events
+        that wait for the broker."""
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "message.timeout.ms": int(patience_s * 1000),
+                "queue.buffering.max.messages": most,
+                "log_level": 2,
+            }
+        )
+
+    def append(self, topic: str, key: bytes, value: bytes, delivered: Delivered) -> bool:
+        """Hands an event over. False where too many wait already; then nothing is called."""
+
+        def done(error: KafkaError | None, _: Message) -> None:
+            delivered(None if error is None else error.str())
+
+        try:
+            self._producer.produce(topic, value=value, key=key, on_delivery=done)
+        except BufferError:
+            return False
+        return True
+
+    @property
+    def waiting(self) -> int:
+        """Number of events of which nothing has been said yet."""
+        return len(self._producer)
+
+    def poll(self) -> None:
+        """Calls back for what the broker has said since."""
+        self._producer.poll(0)
+
+    def close(self, patience_s: float) -> int:
+        """Waits for the broker, and calls back. Gives the number of events that still wait."""
+        return self._producer.flush(patience_s)

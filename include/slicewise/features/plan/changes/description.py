@@ -175,6 +175,8 @@ def _version(deployment: Deployment, name: str) -> str:
 def _feature_sets(deployment: Deployment) -> Iterator[Description]:
     for one in deployment.feature_sets:
         facts = {"features": ", ".join(one.features), "on failure": one.on_failure}
+        if one.log is not None:
+            facts["answers are logged"] = one.logging
         yield Description(one.name, "feature set", one.owner or "", one.project, facts)
 
 

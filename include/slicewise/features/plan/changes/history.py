@@ -214,7 +214,7 @@ def _definitions(deployment: Deployment, kind: Kind) -> Mapping[str, object]:
             name: [_own_json(unit) for unit in deployment.view(name)] for name in deployment.views
         }
     if kind == "feature set":
-        return {one.name: plain(one) for one in deployment.feature_sets}
+        return {one.name: one.to_json() for one in deployment.feature_sets}
     if kind == "leaderboard":
         return {one.name: plain(one) for one in deployment.leaderboards}
     suites = dict.fromkeys(one.suite for one in deployment.expectations)
@@ -267,6 +267,8 @@ def _differences(kind: Kind, name: str, now: Deployment, then: Deployment) -> It
             yield "its defaults changed"
         if sets[0].on_failure != sets[1].on_failure:
             yield f"on_failure is {sets[0].on_failure}, was {sets[1].on_failure}"
+        if sets[0].logging != sets[1].logging:
+            yield f"answers are logged {sets[0].logging}, were {sets[1].logging}"
     elif kind == "expectations":
         yield from _members(_expected(now, name), _expected(then, name))
     else:

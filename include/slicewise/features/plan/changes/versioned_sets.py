@@ -75,7 +75,13 @@ def _waiting(candidate: PlannedSet, record: LiveVersion, beside: Beside) -> Live
     there is of them then."""
 
     def alike_named(one: PlannedSet) -> PlannedSet:
-        return replace(one, name=candidate.name, owner=candidate.owner)
+        return replace(
+            one,
+            name=candidate.name,
+            owner=candidate.owner,
+            log=candidate.log,
+            log_rate=candidate.log_rate,
+        )
 
     alike = [number for number, other in beside.items() if alike_named(other) == candidate]
     number = record.waits if record.waits in alike else max(alike, default=record.newest + 1)

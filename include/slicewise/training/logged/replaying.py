@@ -1,0 +1,248 @@
+"""Logged answers are answered again from the archive, by their tokens, and compared as bytes.
+
+An answer that the archive gives otherwise is a number that a model saw and that no training set
+would give: none is expected.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicewise.errors import BadRequest, UnknownName
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Source
+from slicewise.settings import Settings
+from slicewise.training.api import training_set
+from slicewise.training.archiving.offline import Offline
+from slicewise.training.logged.columns import answer_texts, entity_columns, has_lists
+from slicewise.training.requests.unit_requests import entity_types, questions_of, resolve
+from slicewise.training.tables.instants import text_of
+
+Notify = Callable[[str], None]
+READ = (
+    "request_id",
+    "logged_at",
+    "feature_set",
+    "deployment",
+    "answered_at",
+    "entity",
+    "answer",
+    "token",
+    "flags",
+)
+"""Columns of the log that are read."""
+NOT_ANSWERED = ("stale", "default", "offline")
+"""Flags of answers that the store did not give."""
+EXAMPLES = 20
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An answer that the archive gives otherwise. logged, again: the JSON of its values."""
+
+    request_id: str
+    logged_us: int
+    feature_set: str
+    entity: str
+    logged: str
+    again: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "request_id": self.request_id,
+            "logged_at": text_of(self.logged_us),
+            "feature_set": self.feature_set,
+            "entity": self.entity,
+            "logged": self.logged,
+            "again": self.again,
+        }
+
+
+@dataclass
+class Replayed:
+    """Counts of one replay. left_out: reason -> answers that have nothing to be compared with;
+    differing: the first of those that differ."""
+
+    source: str
+    until_us: int
+    answers: int = 0
+    equal: int = 0
+    different: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    differing: list[Difference] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "source": self.source,
+            "archived_until": text_of(self.until_us),
+            "answers": self.answers,
+            "equal": self.equal,
+            "different": self.different,
+            "left_out": dict(self.left_out),
+            "differing": [one.to_json() for one in self.differing],
+        }
+
+
+def replay_requests(
+    settings: Settings,
+    *,
+    source: str | None = None,
+    start_us: int = 0,
+    end_us: int | None = None,
+    feature_set: str | None = None,
+    limit: int | None = None,
+    archive: bool = True,
+    notify: Notify,
+) -> Replayed:
+    """Answers logged in [start_us, end_us) once more, the newest `limit` of them.
+
+    source: of the log; None where there is one alone. archive: where tokens ask for more than is
+    archived, the log is archived first. Raises UnknownName, BadRequest, NothingArchived, and what
+    building a training set raises.
+    """
+    offline = Offline.open(settings)
+    log = log_of(offline.deployment, source)
+    reaches = offline.archive.reaches(log.name)
+    logged = offline.archive.events(
+        log,
+        READ,
+        start_us,
+        reaches.until_us if end_us is None else end_us,
+        reaches.archive_version,
+    )
+    if feature_set is not None:
+        logged = logged.filter(pc.equal(logged["feature_set"], feature_set))
+    # one order whatever the files: the newest last
+    logged = logged.sort_by(
+        [("event_time", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+    )
+    if limit is not None:
+        logged = logged.slice(max(0, logged.num_rows - limit))
+    replayed = Replayed(log.name, reaches.until_us, logged.num_rows)
+    notify(f"{logged.num_rows:,} logged answers of {log.name}")
+    for (digest, name), rows in _grouped(logged).items():
+        some = _compared(replayed, logged.take(rows))
+        if not some.num_rows:
+            continue
+        deployment = _deployment(settings, offline.deployment, digest)
+        if deployment is None:
+            replayed.left_out["its definitions are lost"] += some.num_rows
+            continue
+        notify(f"answering {some.num_rows:,} of {name} again")
+        again = _answered_again(settings, deployment, name, some, archive=archive, notify=notify)
+        _compare(replayed, some, again)
+    return replayed
+
+
+def log_of(deployment: Deployment, name: str | None) -> Source:
+    """The source of the request log. Raises UnknownName, BadRequest."""
+    logs = {s.name: s for s in deployment.sources if s.log_kind == "answers"}
+    if name is not None and name in logs:
+        return logs[name]
+    if name is None and len(logs) == 1:
+        return next(iter(logs.values()))
+    if not logs:
+        raise UnknownName(
+            "no answers are logged",
+            where="log",
+            expected="a source made by sw.request_log, and a feature set with log=",
+            next_step="declare them, and deploy: slicewise apply",
+        )
+    raise BadRequest(
+        f"{name!r} is no request log" if name is not None else f"{len(logs)} request logs",
+        where="--log",
+        expected="one of " + ", ".join(sorted(logs)),
+        next_step="name one",
+    )
+
+
+def _grouped(logged: pa.Table) -> dict[tuple[str, str], np.ndarray[Any, np.dtype[np.int64]]]:
+    """(deployment, feature set) -> rows."""
+    by: dict[tuple[str, str], list[int]] = {}
+    pairs = zip(logged["deployment"].to_pylist(), logged["feature_set"].to_pylist(), strict=True)
+    for row, pair in enumerate(pairs):
+        by.setdefault(pair, []).append(row)
+    return {pair: np.array(rows, np.int64) for pair, rows in by.items()}
+
+
+def _compared(replayed: Replayed, logged: pa.Table) -> pa.Table:
+    """Answers that the archive can give again; the others are counted."""
+    kept = []
+    texts = zip(*(logged[name].to_pylist() for name in ("flags", "token", "entity")), strict=True)
+    for row, (flags, token, entity) in enumerate(texts):
+        flag = next((one for one in (flags or "").split(",") if one in NOT_ANSWERED), None)
+        if flag is not None:
+            replayed.left_out[f"flag {flag}"] += 1
+        elif not token:
+            replayed.left_out["without a token"] += 1
+        elif has_lists(entity):
+            replayed.left_out["several questions at once"] += 1
+        else:
+            kept.append(row)
+    return logged.take(pa.array(kept, pa.int64()))
+
+
+def _deployment(settings: Settings, current: Deployment, digest: str) -> Deployment | None:
+    """The deployment of this digest; None where nobody has it any more."""
+    if current.digest == digest:
+        return current
+    from slicewise.stores.lake.stood import read_registry
+    from slicewise.stores.online.redis.adapter import open_store
+
+    with closing(open_store(settings.redis_url)) as store:
+        registry = read_registry(settings, store)
+    stood = (one.deployment for one in registry.stood)
+    return next((one for one in stood if one.digest == digest), None)
+
+
+def _answered_again(
+    settings: Settings,
+    deployment: Deployment,
+    name: str,
+    logged: pa.Table,
+    *,
+    archive: bool,
+    notify: Notify,
+) -> list[str]:
+    chosen = deployment.feature_set(name)
+    _, requested = resolve(deployment, list(chosen.features))
+    types: Mapping[str, str] = {**entity_types(requested), **questions_of(requested)}
+    columns = entity_columns(logged["entity"].to_pylist(), types)
+    spine = pa.table({**columns, "at": logged["answered_at"], "token": logged["token"]})
+    refs = list(chosen.features)
+    built = training_set(
+        spine,
+        refs,
+        "token",
+        deployment=deployment,
+        settings=settings,
+        archive=archive,
+        progress=notify,
+    )
+    return answer_texts(built.to_arrow(), refs, dict(chosen.defaults))
+
+
+def _compare(replayed: Replayed, logged: pa.Table, again: Sequence[str]) -> None:
+    for row, (before, now) in enumerate(zip(logged["answer"].to_pylist(), again, strict=True)):
+        if before == now:
+            replayed.equal += 1
+            continue
+        replayed.different += 1
+        if len(replayed.differing) < EXAMPLES:
+            one = {name: logged[name][row].as_py() for name in READ if name != "logged_at"}
+            logged_us = logged["logged_at"][row].cast(pa.int64()).as_py()
+            replayed.differing.append(
+                Difference(
+                    one["request_id"], logged_us, one["feature_set"], one["entity"], before, now
+                )
+            )

@@ -1,0 +1,200 @@
+"""Answers, predictions and labels become events of a running platform.
+
+Its archive gives the answers again, as the very bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.platform.stack import Stack, stack_of
+
+DEFINITIONS = """
+import slicewise as sw
+
+plays = sw.KafkaSource(
+    "plays",
+    schema={"user_id": "string", "song": "string", "seconds": "double", "played_at": "timestamp_us"},
+    timestamp="played_at",
+)
+listening = sw.FeatureView(
+    "listening",
+    source=plays,
+    entity=["user_id"],
+    features=[
+        sw.Feature("plays", sw.count(), windows=["10m", "1d", sw.rows(3)]),
+        sw.Feature("seconds", sw.mean("seconds"), windows=["10m", "1d", sw.exact_range("10m")]),
+        sw.Feature("songs", sw.last_k("song", k=3), windows=["1h"]),
+        sw.Feature("visit", sw.count(), windows=[sw.session("1m", max_length="1h")]),
+    ],
+)
+everyone = sw.FeatureView(
+    "everyone", source=plays, entity=[], features=[sw.Feature("plays", sw.count(), windows=["1h"])]
+)
+requests = sw.request_log()
+predictions = sw.prediction_log()
+labels = sw.label_log()
+by_set = sw.request_view(requests)
+by_model = sw.prediction_view(predictions)
+matured = sw.label_view(labels)
+FEATURES = [
+    "listening:plays_10m",
+    "listening:plays_rows_3",
+    "listening:seconds_1d",
+    "listening:seconds_exact_10m",
+    "listening:songs_1h",
+    "listening:visit_session_1m",
+    "everyone:plays_1h",
+]
+whole = sw.FeatureSet("whole", FEATURES, log=requests, defaults={"listening:seconds_1d": 0.5})
+some = sw.FeatureSet("some", ["listening:plays_1d"], log=requests, log_rate=0.5)
+silent = sw.FeatureSet("silent", ["listening:plays_1d"])
+"""
+USERS = [f"u{n}" for n in range(40)]
+
+
+def produced(running: Stack, first: int) -> None:
+    now_us = time.time_ns() // 1000
+    records = []
+    for n in range(first, first + 300):
+        event = {
+            "user_id": USERS[n % 30],  # ten users never come
+            "song": f"s{n % 7}",
+            "seconds": None if n % 11 == 0 else n / 3,
+            "played_at": now_us - (300 - n % 300) * 1_000_000,
+        }
+        records.append((n % 2, json.dumps(event).encode(), now_us // 1000))
+    running.produce("plays", records)
+    running.wait_applied("plays")
+
+
+def answer_to(running: Stack, name: str, user: str, **more: Any) -> dict[str, Any]:
+    body = {"feature_set": name, "entities": [{"user_id": user}], **more}
+    return running.request(**body)
+
+
+def logged(running: Stack) -> list[dict[str, Any]]:
+    return [json.loads(value) for *_, value in running.records("requests")]
+
+
+def test_answers_are_logged_watched_and_answered_again(tmp_path: Path) -> None:
+    with stack_of(DEFINITIONS, tmp_path, {"SLICEWISE_REALTIME": "on"}) as running:
+        running.cli("apply")
+        running.up("serving")
+        running.start_stream()
+        produced(running, 0)
+
+        # one by one and together, of one entity and of several
+        given: dict[str, dict[str, Any]] = {}
+        for n, user in enumerate(USERS):
+            given[f"r{n}"] = answer_to(running, "whole", user, request_id=f"r{n}")
+        produced(running, 300)
+        with ThreadPoolExecutor(16) as pool:
+            wanted = [f"t{n}" for n in range(200)]
+            answers = pool.map(
+                lambda n: answer_to(running, "whole", USERS[n % 40], request_id=f"t{n}"), range(200)
+            )
+            given |= dict(zip(wanted, answers, strict=True))
+        entities = [{"user_id": user} for user in USERS]
+        several = running.request(feature_set="whole", entities=entities, request_id="all")
+        for _ in range(3):
+            for user in USERS:
+                answer_to(running, "some", user)
+                answer_to(running, "silent", user)
+        past = answer_to(running, "whole", "u1", at=time.time_ns() // 1000 - 60_000_000)
+
+        most = len(given) + len(entities) + 1
+        running.wait(
+            lambda: None if len(logged(running)) > most else f"{len(logged(running))} are logged",
+            "answers to be logged",
+            30,
+        )
+        time.sleep(1.0)
+        events = logged(running)
+        by_set = {
+            name: [e for e in events if e["feature_set"] == name] for name in ("whole", "some")
+        }
+        assert len(by_set["whole"]) == most
+        assert len(by_set["whole"]) + len(by_set["some"]) == len(events)
+        of_request = {event["request_id"]: event for event in by_set["whole"]}
+        for name, answer in given.items():
+            event, [result] = of_request[name], answer["results"]
+            assert json.loads(event["answer"]) == result["values"]
+            assert json.loads(event["entity"]) == result["entity"]
+            assert event["token"] == result["token"]
+            assert event["null_count"] == sum(v is None for v in result["values"].values())
+        of_all = [event for event in by_set["whole"] if event["request_id"] == "all"]
+        assert [
+            json.loads(event["answer"]) for event in sorted(of_all, key=lambda e: e["entity"])
+        ] == [
+            result["values"]
+            for result in sorted(several["results"], key=lambda r: r["entity"]["user_id"])
+        ]
+        assert any(json.loads(e["answer"]) == past["results"][0]["values"] for e in by_set["whole"])
+        # half of the users, each of them always
+        sampled = {event["entity"] for event in by_set["some"]}
+        assert 5 < len(sampled) < 35
+        assert len(by_set["some"]) == 3 * len(sampled)
+
+        sent = outcomes(running)
+        assert sent == {"predictions": 50, "labels": 40}
+        assert outcomes(running) == sent  # again, as a client whose connection broke
+        running.wait_applied("predictions")
+        running.wait_applied("labels")
+        running.wait_applied("requests")
+        [watched] = running.request(
+            features=["predictions_by_model:predictions_1h", "labels_by_model:accuracy_1h"],
+            entities=[{"model": "fraud"}],
+        )["results"]
+        assert watched["values"] == {
+            "predictions_by_model:predictions_1h": 50,
+            "labels_by_model:accuracy_1h": 0.75,
+        }
+        [watched] = running.request(
+            features=["requests_by_set:answers_1h"], entities=[{"feature_set": "whole"}]
+        )["results"]
+        assert watched["values"] == {"requests_by_set:answers_1h": most}
+
+        running.job("archive")
+        done = running.cli("replay-requests", "--json")
+        report = json.loads(done.stdout)
+        assert report["differing"] == []
+        assert (report["answers"], report["equal"]) == (len(events), len(events))
+        metrics = httpx.get(f"{running.settings.serving_url}/metrics", trust_env=False).text
+        assert f"slicewise_logged_answers_total {float(len(events))}" in metrics
+        assert "slicewise_lost_answers_total{" not in metrics
+
+
+def outcomes(running: Stack) -> dict[str, int]:
+    predictions = [
+        {
+            "prediction_id": f"p{n}",
+            "model": "fraud",
+            "score": n / 50,
+            "predicted": "fraud" if n % 2 else "fair",
+            "request_id": f"r{n}",
+            "entity": {"user_id": f"u{n}"},
+        }
+        for n in range(50)
+    ]
+    labels = [
+        {
+            "prediction_id": f"p{n}",
+            "model": "fraud",
+            "predicted": "fraud" if n % 2 else "fair",
+            "label": "fair" if n % 4 == 1 else "fraud" if n % 2 else "fair",
+        }
+        for n in range(40)
+    ]
+    url = f"{running.settings.serving_url}/v1/outcomes"
+    body = {"predictions": predictions, "labels": labels}
+    answer = httpx.post(url, json=body, timeout=30, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    taken: dict[str, int] = answer.json()
+    return taken
