@@ -51,6 +51,7 @@ from slicewise.lifecycle.health.alerts import (
 )
 from slicewise.lifecycle.health.judge import AGING, Part
 from slicewise.lifecycle.incidents import Incidents, Step
+from slicewise.lifecycle.monitors.monitor import Judged, is_monitor
 from slicewise.lifecycle.supervision import PARTS, Notice
 from slicewise.local.servers import drivers
 from slicewise.local.servers.inbox import Inbox
@@ -212,6 +213,11 @@ def settle_withdrawn(agreed: Collection[str]) -> None:
     settle_causes(opened - causes)
 
 
+def settle_monitors(causes: Collection[str]) -> None:
+    """Ends the incidents of monitors that are listed no more. causes: of those that are."""
+    settle_causes({one.key for one in _kept() if one.is_open and is_monitor(one.key)} - {*causes})
+
+
 def settle_records(sources: Collection[str]) -> None:
     """Ends the incidents of sources whose last records were good."""
     settle_causes({f"records.{source}" for source in sources})
@@ -309,6 +315,14 @@ def page_freshness(instance: Any, missed: Missed) -> None:
     """Tells the owner of a view or a source that its deadline of freshness is missed."""
     owner = _owner_of(missed.of)
     _page_of(instance, "freshness", [missed.text], missed.cause, owner=owner)
+
+
+def page_monitor(instance: Any, judged: Judged) -> None:
+    """Tells the owner of a monitor that its feature is out of its bounds."""
+    monitor = judged.monitor
+    matter: Matter = "monitor_critical" if monitor.severity == "critical" else "monitor"
+    reasons = [f"{monitor.name}: {judged.text}"]
+    _page_of(instance, matter, reasons, monitor.cause, owner=monitor.owner)
 
 
 def page_overdue(instance: Any, missed: Missed) -> None:

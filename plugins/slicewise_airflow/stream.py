@@ -26,9 +26,10 @@ from slicewise_airflow.alerts import NotWell, page_parts, settle_causes
 from slicewise_airflow.api import is_awaited
 from slicewise_airflow.commands import run_command
 from slicewise_airflow.lineage import facets_of
+from slicewise_airflow.monitors.looking import keep_looking
 from slicewise_airflow.paused import remember
 from slicewise_airflow.record import keep_minutes
-from slicewise_airflow.supervise import Supervisor
+from slicewise_airflow.supervise import Supervisor, instance_of
 
 RUNS_EVERY_S = 10.0
 """Seconds between two looks at the runs of the DAG."""
@@ -89,12 +90,14 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         # in a task of its own: an API that does not answer holds up no look
         awaited = asyncio.create_task(self._await_another())
         minutes = asyncio.create_task(keep_minutes())
+        monitors = asyncio.create_task(keep_looking(instance_of(self.named)))
         try:
             outcome = await self._watched(supervisor, awaited)
             await supervisor.end()
         finally:  # a watch whose run was ended is cancelled
             awaited.cancel()
             minutes.cancel()
+            monitors.cancel()
             supervisor.close()
         yield TriggerEvent(outcome)
 

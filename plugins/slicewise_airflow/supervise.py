@@ -246,7 +246,7 @@ class Supervisor:
 
     async def _undo(self, name: str, fault: str) -> None:
         before = self._deployments
-        words = ("--version", str(before.version), "--by", _instance(self.named).dag_id)
+        words = ("--version", str(before.version), "--by", instance_of(self.named).dag_id)
         output, error = await self._command("rollback", "--json", *words)
         now_us = time.time_ns() // 1_000
         log_event("deployment_undone", version=before.version, driver=name, error=error)
@@ -351,7 +351,7 @@ class Supervisor:
 
     def _notify(self, page: Callable[..., None], *words: object) -> None:
         """Pages in a thread: a channel that is slow holds up no look."""
-        task = asyncio.create_task(asyncio.to_thread(page, _instance(self.named), *words))
+        task = asyncio.create_task(asyncio.to_thread(page, instance_of(self.named), *words))
         self._notices.add(task)
         task.add_done_callback(self._notices.discard)
 
@@ -369,7 +369,8 @@ def _state_of(look: DriverLook, kept: Supervised, now_us: int) -> DriverState:
     return DriverState(reason, kept.since_us, starts, records)
 
 
-def _instance(named: Mapping[str, str]) -> Any:
+def instance_of(named: Mapping[str, str]) -> Any:
+    """The task instance that these names are of, for alerts."""
     return SimpleNamespace(
         dag_id=named.get("dag", "ingest_stream"),
         task_id=named.get("task", "watch"),

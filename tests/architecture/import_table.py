@@ -85,8 +85,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report", "expectations"),
-    "lifecycle": ("healing", "health", "history", "lineage", "registry"),
-    "local": ("airflow", "servers"),
+    "lifecycle": ("healing", "health", "history", "lineage", "registry", "monitors"),
+    "local": ("airflow", "servers", "monitors"),
     "cli": ("define", "data", "operate"),
 }
 MOST_MODULES = 16

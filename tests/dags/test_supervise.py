@@ -14,8 +14,10 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 from slicewise_airflow import api, record, supervise
 from slicewise_airflow import stream as watching
+from slicewise_airflow.alerts import page_monitor
+from slicewise_airflow.monitors import looking
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
-from slicewise_airflow.supervise import Supervisor
+from slicewise_airflow.supervise import Supervisor, instance_of
 
 from slicewise.errors import StoreUnavailable
 from slicewise.lifecycle import absence, incidents, lagging
@@ -23,6 +25,7 @@ from slicewise.lifecycle.absence import WATCHED, Watched
 from slicewise.lifecycle.deployed import Deployed, Deployments
 from slicewise.lifecycle.health.alerts import Alert, Missed
 from slicewise.lifecycle.health.judge import Health
+from slicewise.lifecycle.monitors.monitor import LOOKS, Judged, Monitor
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.lifecycle.supervision import Supervised
 from slicewise.local.airflow.api import AirflowApi, DagRun
@@ -238,6 +241,58 @@ def test_a_deployment_that_cannot_be_undone_is_left_with_the_reason(
     assert "it could not be undone: slicewise rollback: a schema changed since" in finding.text
     assert finding.now
     assert not [line for line in caplog.messages if line.startswith("deployment_undone dag=")]
+
+
+LABELS = Monitor("labels", "labels:accuracy_1h", below=0.8, owner="risk team")
+
+
+def monitored(*looks: float | None, monitors: Sequence[Monitor] = (LABELS,)) -> None:
+    """A watch that saw these values of a monitor, look after look; None: no API answered."""
+    values = iter(looks)
+
+    def judged(_: Settings, monitors: Sequence[Monitor]) -> tuple[Judged, ...] | None:
+        value = next(values)
+        if value is None:
+            return None
+        return tuple(one.judge({"labels:accuracy_1h": value}) for one in monitors)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(looking, "load_monitors", lambda _: tuple(monitors))
+        patch.setattr(looking, "judged", judged)
+        instance = instance_of(NAMED)
+        watch = looking.Looking(Settings.load(), lambda one: page_monitor(instance, one))
+        for _ in looks:
+            watch.look()
+
+
+@pytest.mark.usefixtures("state")
+def test_a_feature_that_stays_out_of_its_bounds_is_told_once_and_over_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monitored(*[0.5] * (LOOKS - 1), 0.9, *[0.5] * (LOOKS - 1), None)
+    assert "feature_out_of_bounds" not in caplog.text, "a moment is nobody's matter"
+    monitored(*[0.5] * (2 * LOOKS))
+    monitored(*[None] * (2 * LOOKS))  # nobody knows: it lasts
+    monitored(*[0.9] * (LOOKS - 1), 0.5)
+    paged = [line for line in caplog.messages if "paged=True" in line]
+    [alert] = paged
+    assert alert.startswith("feature_out_of_bounds ")
+    assert "labels:accuracy_1h is 0.5, below 0.8" in alert
+    assert 'severity=warning owner="risk team"' in alert
+    assert "docs/runbook.md#a-feature-is-out-of-its-bounds" in alert
+    monitored(*[0.9] * LOOKS)
+    paged = [line for line in caplog.messages if "paged=True" in line]
+    assert [line.split()[0] for line in paged] == ["feature_out_of_bounds", "incident_over"]
+
+
+@pytest.mark.usefixtures("state")
+def test_a_monitor_that_is_listed_no_more_has_no_incident(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monitored(*[0.5] * LOOKS)
+    monitored(0.5, monitors=())
+    paged = [line.split()[0] for line in caplog.messages if "paged=True" in line]
+    assert paged == ["feature_out_of_bounds", "incident_over"]
 
 
 LATE = Missed("fresh.per_card", "per_card: 3.0 s, and 2.0 s are agreed", "per_card")

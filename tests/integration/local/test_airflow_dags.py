@@ -24,7 +24,7 @@ from slicewise.lifecycle.incidents import from_text
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import stream, supervisor
 from slicewise.local.servers.inbox import Inbox
-from slicewise.settings import SNAPSHOTS_FILE
+from slicewise.settings import MONITORS_FILE, SNAPSHOTS_FILE
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -589,6 +589,29 @@ def test_a_killed_driver_is_started_again_by_the_watch_and_told_once(
     # the same run watches on
     assert {run.run_id for run in platform.api.runs("ingest_stream") if not run.over} == watching
     _await_events(platform, receiver, "driver.stream", ["driver_lost", "driver_well"])
+
+
+def test_a_feature_that_leaves_its_bounds_is_told_within_half_a_minute_and_over_once(
+    platform: AirflowStack, receiver: Receiver
+) -> None:
+    assert platform.streamed
+    file = platform.project / MONITORS_FILE
+    monitor = '[monitors.plays]\nfeature = "listening:plays_1d"\nowner = "radio"\n'
+    monitor += 'entity = { user_id = "user 1" }\n'
+    file.write_text(monitor + "above = 0\n")
+    written = time.monotonic()
+    key = "monitor.plays"
+    _await_events(platform, receiver, key, ["feature_out_of_bounds"])
+    assert time.monotonic() - written < 30
+    [post] = [post for post in receiver.posts if post["key"] == key]
+    assert (post["owner"], post["severity"]) == ("radio", "warning")
+    assert "listening:plays_1d of user_id user 1 is" in post["error"]
+    shown = platform.cli("monitors", "--json", check=False)
+    assert (shown.returncode, json.loads(shown.stdout)["monitors"][0]["fault"]) == (1, True)
+    file.write_text(monitor + "above = 1000000\n")
+    _await_events(platform, receiver, key, ["feature_out_of_bounds", "incident_over"])
+    assert "ok" in platform.cli("monitors").stdout
+    file.unlink()
 
 
 def test_a_broker_that_is_away_is_told_once_and_no_driver_is_started_for_it(

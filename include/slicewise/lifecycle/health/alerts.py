@@ -34,6 +34,8 @@ Event = Literal[
     "check_not_made",
     "expectations_critical",
     "expectations_unmet",
+    "feature_out_of_bounds",
+    "feature_out_of_bounds_critical",
     "incident_over",
     "alert_test",
 ]
@@ -44,6 +46,7 @@ Matter = (
     | Literal["lagging", "caught_up", "freshness", "overdue"]
     | Literal["records", "check_red", "check_not_made", "over", "alerts"]
     | Literal["expectations_critical", "expectations_warning"]
+    | Literal["monitor", "monitor_critical"]
 )
 """Matters of an alert that have words and a section of their own."""
 
@@ -238,6 +241,20 @@ MATTERS: Mapping[Matter, _Words] = {
         "expectations are not met",
         "warning",
         "see the data docs within a day",
+    ),
+    "monitor": _Words(
+        "feature_out_of_bounds",
+        "a-feature-is-out-of-its-bounds",
+        "a feature is out of its bounds",
+        "warning",
+        "look at the model or the source that it is about: slicewise monitors",
+    ),
+    "monitor_critical": _Words(
+        "feature_out_of_bounds_critical",
+        "a-feature-is-out-of-its-bounds",
+        "a feature is out of its bounds",
+        "critical",
+        "look at the model or the source that it is about: slicewise monitors",
     ),
     "over": _Words("incident_over", "an-incident-is-over", "it is over", "info", ""),
     "alerts": _Words("alert_test", "alerts-and-where-they-go", "nothing is wrong", "info", ""),

@@ -1,0 +1,4 @@
+"""Monitors are looked at while the stream is watched.
+
+Doors: keep_looking.
+"""

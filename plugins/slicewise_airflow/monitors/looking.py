@@ -1,0 +1,68 @@
+"""Features are looked at beside the stream, in a task of its own: an API that is slow holds up no
+look at a driver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from slicewise.errors import SettingsError
+from slicewise.lifecycle.health.deadlines import Deadlines
+from slicewise.lifecycle.monitors.monitor import LOOKS, Judged
+from slicewise.local.monitors.looking import judged, load_monitors
+from slicewise.log import warning
+from slicewise.settings import Settings
+from slicewise_airflow.alerts import page_monitor, remind, settle_causes, settle_monitors
+
+EVERY_S = 5.0
+"""Seconds between two looks."""
+TENDED_EVERY_S = 60.0
+"""Seconds after which one that lasts is looked at for its next page."""
+
+
+@dataclass
+class Looking:
+    """Monitors look after look, over one watch."""
+
+    settings: Settings
+    page: Callable[[Judged], None]
+    deadlines: Deadlines = field(default_factory=lambda: Deadlines(LOOKS))
+    unreadable: str = ""
+    _looks: int = 0
+
+    def look(self) -> None:
+        """One look: tells of what is out of its bounds for long enough, and of what is over."""
+        try:
+            monitors = load_monitors(self.settings)
+        except SettingsError as error:
+            if str(error) != self.unreadable:
+                warning("monitors_not_read", what=error.what, where=error.where)
+            self.unreadable = str(error)
+            return
+        self.unreadable = ""
+        causes = frozenset(one.cause for one in monitors)
+        settle_monitors(causes)
+        looked = judged(self.settings, monitors)
+        if looked is None:  # the API's absence is a matter of its own
+            return
+        by_cause = {one.monitor.cause: one for one in looked if one.fault}
+        self.deadlines = self.deadlines.after(by_cause, causes)
+        for cause in sorted(self.deadlines.due):
+            self.deadlines = self.deadlines.notifying([cause])
+            self.page(by_cause[cause])
+        settle_causes(self.deadlines.over)
+        self._looks += 1
+        if self._looks % int(TENDED_EVERY_S / EVERY_S) == 0:
+            remind(self.deadlines.notified)
+
+
+async def keep_looking(instance: object) -> None:
+    """Looks at the monitors until it is cancelled. instance: the task instance that watches."""
+    looking = Looking(Settings.load(), lambda one: page_monitor(instance, one))
+    while True:
+        try:
+            await asyncio.to_thread(looking.look)
+        except Exception as error:  # noqa: BLE001  # the next look may see more
+            warning("monitors_not_judged", kind=type(error).__name__, error=str(error))
+        await asyncio.sleep(EVERY_S)
