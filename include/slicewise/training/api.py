@@ -19,10 +19,11 @@ from slicewise.settings import Settings
 from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline, deployed, deployed_at
 from slicewise.training.archiving.pending import Need, need_of, pending
-from slicewise.training.arrival import Arrival, read_entries
+from slicewise.training.arrival import Arrival, read_entries, refuse_later
 from slicewise.training.dataset import DataSet, rebuild
 from slicewise.training.entered import age_text, read_arrival
 from slicewise.training.manifest import ARRIVAL_SUFFIX, SPINE_SUFFIX, SUFFIX, Manifest
+from slicewise.training.ranges import Ints
 from slicewise.training.requests.training_request import (
     AUTO,
     looked_through,
@@ -105,6 +106,7 @@ def snapshot(
     start: datetime | str | int | None = None,
     end: datetime | str | int | None = None,
     every: str | None = None,
+    known_at: datetime | str | int | None = None,
     as_of_definition: datetime | str | int | None = None,
     engine: str = AUTO,
     deployment: Deployment | None = None,
@@ -114,7 +116,9 @@ def snapshot(
 ) -> DataSet:
     """The features of every entity that has events in some window, at each of the instants.
 
-    Either `at`, or start, start + every, … before end; aware. Other arguments as of training_set.
+    Either `at`, or start, start + every, … before end; aware. known_at: an aware instant, at or
+    after all of these: only events count that had been applied by then, and an entity whose events
+    came later has no row. Other arguments as of training_set.
     """
     settings, ats = settings or Settings.load(), snapshot_instants(at, start, end, every)
     definitions = as_of(settings, deployment, as_of_definition)
@@ -123,6 +127,7 @@ def snapshot(
         features,
         ats,
         definitions,
+        known_at=known_at,
         engine=engine,
         archive=archive,
         notify=progress or to_stderr,
@@ -190,10 +195,9 @@ def open_training_set(
     offline = Offline.open(settings, question.deployment)
     arrival = None
     if knowledge == ARRIVAL:
-        sources = {unit_request.unit.source for unit_request in question.requested}
-        arrival = read_arrival(settings, offline.archive.catalog, sources, rows.at_us, known_at_us)
-        for source in sorted(sources):
-            step(age_text(arrival, source, rows.at_us))
+        arrival = _read_arrival(
+            settings, offline, question.requested, rows.at_us, known_at_us, step
+        )
     if archive:
         need = need_of(question.requested, rows.at_us, question.tokens, arrival)
         extend_archive(settings, offline, question.requested, need, notify)
@@ -230,6 +234,7 @@ def open_snapshot(
     ats_us: Sequence[int],
     deployment: Deployment | None = None,
     *,
+    known_at: datetime | str | int | None = None,
     engine: str = AUTO,
     archive: bool,
     notify: Notify,
@@ -239,18 +244,20 @@ def open_snapshot(
     """Builds what snapshot gives, in the same way."""
     refuse_engine(engine)
     named(features)
+    ats = np.array(sorted(ats_us), np.int64)
+    known_at_us = None if known_at is None else instant_us(known_at, "known_at")
+    if known_at_us is not None:
+        refuse_later(ats, known_at_us, "at")
     definitions = deployment or deployed(settings)
     refs, requested = resolve(definitions, features)
     step("opening the archive")
     offline = Offline.open(settings, definitions)
+    arrival = None
+    if known_at_us is not None:
+        arrival = _read_arrival(settings, offline, requested, ats, known_at_us, step)
     if archive:
-        extend_archive(
-            settings,
-            offline,
-            requested,
-            need_of(requested, np.array(sorted(ats_us), np.int64), None),
-            notify,
-        )
+        need = need_of(requested, ats, None, arrival)
+        extend_archive(settings, offline, requested, need, notify)
     return offline, build_snapshot_set(
         settings,
         offline.archive,
@@ -260,8 +267,25 @@ def open_snapshot(
         engine,
         notify,
         step,
+        arrival=arrival,
         in_memory=in_memory,
     )
+
+
+def _read_arrival(
+    settings: Settings,
+    offline: Offline,
+    requested: Sequence[UnitRequest],
+    at_us: Ints,
+    known_at_us: int | None,
+    step: Notify,
+) -> Arrival:
+    """Reads what rows at these instants know by arrival; step: is given how exact that is."""
+    sources = {unit_request.unit.source for unit_request in requested}
+    arrival = read_arrival(settings, offline.archive.catalog, sources, at_us, known_at_us)
+    for source in sorted(sources):
+        step(age_text(arrival, source, at_us))
+    return arrival
 
 
 def open_again(

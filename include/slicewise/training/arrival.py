@@ -25,6 +25,7 @@ from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import text_of
 
+LATER_OR_NOW = "give a later known_at, or leave it out for all that is known now"
 USE_EVENT_TIME = 'leave these rows out, or ask with knowledge="event_time"'
 
 
@@ -45,9 +46,9 @@ class CommittedTimes:
         at_us = np.asarray(entries["at_us"].to_numpy(), np.int64)
         return CommittedTimes(source, at_us, row_columns.flat(entries["packed"]))
 
-    def newest(self, instant_us: Ints) -> Ints:
+    def newest(self, instant_us: Ints, *, known_at: bool = False) -> Ints:
         """Per instant the position of the newest entry at or before it. Raises BadRequest where
-        there is none."""
+        there is none. known_at: whether it is one instant for all rows."""
         position: Ints = np.searchsorted(self.at_us, instant_us, "right").astype(np.int64) - 1
         if len(position) and position.min() < 0:
             row = int(np.argmax(position < 0))
@@ -57,9 +58,9 @@ class CommittedTimes:
             raise BadRequest(
                 f"nothing is known of what was applied of {self.source!r} by "
                 f"{text_of(int(instant_us[row]))}",
-                where=f"column 'at', row {row}",
+                where="known_at" if known_at else f"column 'at', row {row}",
                 expected=f"instants from {begins}",
-                next_step=USE_EVENT_TIME,
+                next_step=LATER_OR_NOW if known_at else USE_EVENT_TIME,
             )
         return position
 
@@ -107,10 +108,11 @@ class Arrival:
         return made[1]
 
     def _of(self, times: CommittedTimes, at_us: Ints) -> SourceArrival:
-        instant_us = at_us
-        if self.known_at_us is not None:
+        instant_us, known_at = at_us, self.known_at_us is not None
+        if known_at:
             instant_us = np.full(len(at_us), self.known_at_us, np.int64)
-        used, row = np.unique(times.newest(instant_us), return_inverse=True)
+        newest = times.newest(instant_us, known_at=known_at)
+        used, row = np.unique(newest, return_inverse=True)
         raw = times.packed.take(pa.array(used)).to_pylist()
         digest = hashlib.sha256()
         at_used = times.at_us[used]
@@ -198,16 +200,17 @@ def read_entries(path: Path) -> pa.Table:
         ) from error
 
 
-def refuse_later(at_us: Ints, known_at_us: int) -> None:
-    """Refuses rows after the instant at which they are to be known."""
+def refuse_later(at_us: Ints, known_at_us: int, where: str = "") -> None:
+    """Refuses rows after the instant at which they are to be known. where: in place of the
+    row."""
     later = np.flatnonzero(at_us > known_at_us)
     if len(later):
         row = int(later[0])
         raise BadRequest(
             f"`at` of {text_of(int(at_us[row]))} is later than known_at, {text_of(known_at_us)}",
-            where=f"column 'at', row {row}",
+            where=where or f"column 'at', row {row}",
             expected="instants up to known_at: nobody knew then what was still to come",
-            next_step="leave the row out, or give a later known_at",
+            next_step="leave it out, or give a later known_at",
         )
 
 

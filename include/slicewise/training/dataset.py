@@ -194,16 +194,21 @@ def manifest_of(
         incomplete=_lacking(
             requested, reaches, rows.at_us, rows.tokens if knowledge == "token" else None
         ),
-        arrival={} if arrival is None else _arrived(arrival, rows.at_us),
-        known_at_us=0 if arrival is None else arrival.known_at_us or 0,
+        **_arrived(arrival, rows.at_us),
     )
 
 
-def _arrived(arrival: Arrival, at_us: Ints) -> dict[str, dict[str, Any]]:
-    """Knowledge by arrival, as a manifest keeps it."""
+def _arrived(arrival: Arrival | None, at_us: Ints) -> dict[str, Any]:
+    """Knowledge by arrival, as a manifest keeps it; nothing without it."""
+    if arrival is None:
+        return {}
+    entries = {name: arrival.of(name, at_us) for name in sorted(arrival.times)}
     return {
-        source: {"entries": len(arrived.base), "digest": arrived.digest}
-        for source, arrived in ((name, arrival.of(name, at_us)) for name in sorted(arrival.times))
+        "arrival": {
+            source: {"entries": len(arrived.base), "digest": arrived.digest}
+            for source, arrived in entries.items()
+        },
+        "known_at_us": arrival.known_at_us or 0,
     }
 
 
@@ -213,25 +218,39 @@ def build_snapshot(
     features: object,
     ats_us: Sequence[int],
     archived: Mapping[str, Archived] | None = None,
+    arrival: Arrival | None = None,
 ) -> DataSet:
     """All entities that have an event in some window of the features, at each of the instants.
 
     Rows are ordered by instant, then by entity. Views must share one entity key; a global view's
-    features stand in every row.
+    features stand in every row. arrival: what was applied by the one instant at which all rows
+    know; an entity whose events came later has no row.
     """
     refs, requested = resolve(deployment, features)
     refuse_questions(questions_of(requested))
     ats = tuple(sorted(set(ats_us)))
-    reaches = archived or reach(deployment, archive, requested, ats[-1] if ats else None)
-    table, finished = answer_snapshot(deployment, archive, reaches, requested, ats)
+    reaches = archived or snapshot_reach(deployment, archive, requested, ats, arrival)
+    table, finished = answer_snapshot(deployment, archive, reaches, requested, ats, arrival)
     for ref in refs:
         table = table.append_column(ref, finished[ref].values)
     manifest = replace(
-        snapshot_manifest(deployment, refs, requested, ats, reaches, table),
+        snapshot_manifest(deployment, refs, requested, ats, reaches, table, arrival),
         errors=_errors(refs, finished),
         statistics=statistics_of(table, refs),
     )
-    return DataSet(table, manifest)
+    return DataSet(table, manifest, arrival=arrival)
+
+
+def snapshot_reach(
+    deployment: Deployment,
+    archive: Archive,
+    requested: Sequence[UnitRequest],
+    ats_us: Sequence[int],
+    arrival: Arrival | None,
+) -> dict[str, Archived]:
+    """The reach of each source's read, for a snapshot at these instants. Raises NothingArchived."""
+    latest_us = max(ats_us) if len(ats_us) and arrival is None else None
+    return reach(deployment, archive, requested, latest_us)
 
 
 def snapshot_manifest(
@@ -241,12 +260,13 @@ def snapshot_manifest(
     ats: tuple[int, ...],
     reaches: Mapping[str, Archived],
     rows: pa.Table,
+    arrival: Arrival | None = None,
 ) -> Manifest:
     """The manifest of a snapshot of these rows, without errors and statistics."""
     at_us = np.asarray(rows[AT].cast(pa.int64()), np.int64)
     return Manifest(
         "snapshot",
-        "event_time",
+        "event_time" if arrival is None else ARRIVAL,
         refs,
         deployment.to_json(),
         described(reaches),
@@ -254,6 +274,7 @@ def snapshot_manifest(
         ats_us=ats,
         rows=rows.num_rows,
         incomplete=_lacking(requested, reaches, at_us, None),
+        **_arrived(arrival, np.array(ats, np.int64)),
     )
 
 
@@ -271,8 +292,14 @@ def rebuild(
     """
     deployment = manifest.deployed()
     if manifest.kind == "snapshot":
+        _refuse_changed(manifest, arrival, np.array(manifest.ats_us, np.int64), where)
         again = build_snapshot(
-            deployment, archive, list(manifest.features), manifest.ats_us, manifest.archived()
+            deployment,
+            archive,
+            list(manifest.features),
+            manifest.ats_us,
+            manifest.archived(),
+            arrival if manifest.arrival else None,
         )
     else:
         _, requested = resolve(deployment, list(manifest.features))
@@ -284,11 +311,7 @@ def rebuild(
                 expected=f"a spine of SHA-256 {manifest.spine}",
                 next_step="give the spine file that was written beside the data set",
             )
-        for source, before in manifest.arrival.items():
-            digest = "nothing"
-            if arrival is not None and source in arrival.times:
-                digest = arrival.of(source, rows.at_us).digest
-            refuse_changed(source, digest, before["digest"], where)
+        _refuse_changed(manifest, arrival, rows.at_us, where)
         again = build_training_set(
             deployment,
             archive,
@@ -312,6 +335,15 @@ def rebuild(
     if not manifest.statistics:  # one of an earlier version stays as that wrote it
         again = replace(again, manifest=replace(again.manifest, statistics={}))
     return again
+
+
+def _refuse_changed(manifest: Manifest, arrival: Arrival | None, at_us: Ints, where: str) -> None:
+    """Raises DataLoss where the entries are not those that the manifest has digests of."""
+    for source, before in manifest.arrival.items():
+        digest = "nothing"
+        if arrival is not None and source in arrival.times:
+            digest = arrival.of(source, at_us).digest
+        refuse_changed(source, digest, before["digest"], where)
 
 
 def _lacking(

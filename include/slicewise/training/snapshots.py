@@ -15,7 +15,8 @@ from slicewise.features.schema.types import arrow_type
 from slicewise.training.answering.local import Bounds, Question, answer
 from slicewise.training.answering.sessions import settled
 from slicewise.training.answering.spines import read_unit, span_of
-from slicewise.training.archive import Archive, Archived, refuse_beyond
+from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unapplied
+from slicewise.training.arrival import Arrival
 from slicewise.training.events.entities import Entities, entities_of
 from slicewise.training.events.rows import Span
 from slicewise.training.events.unit_events import UnitEvents
@@ -47,11 +48,15 @@ def answer_snapshot(
     archived: Mapping[str, Archived],
     requested: Sequence[UnitRequest],
     ats_us: tuple[int, ...],
+    arrival: Arrival | None = None,
 ) -> tuple[pa.Table, dict[str, Finished]]:
-    """Entity columns and `at` of every row, and the finished values by ref."""
+    """Entity columns and `at` of every row, and the finished values by ref.
+
+    arrival: what was applied by the one instant at which all rows know; None: all that is archived.
+    """
     ats = instants_of(ats_us)
-    refuse_late(archived, requested, ats)
-    views = [(part, _read(deployment, archive, archived, part, ats)) for part in requested]
+    refuse_late(archived, requested, ats, arrival)
+    views = [(part, _read(deployment, archive, archived, part, ats, arrival)) for part in requested]
     table = present_rows(views, ats)
     at = np.asarray(table[AT].cast(pa.int64()).to_numpy(), np.int64)
     finished: dict[str, Finished] = {}
@@ -76,13 +81,20 @@ def instants_of(ats_us: Sequence[int]) -> Ints:
 
 
 def refuse_late(
-    archived: Mapping[str, Archived], requested: Sequence[UnitRequest], ats: Ints
+    archived: Mapping[str, Archived],
+    requested: Sequence[UnitRequest],
+    ats: Ints,
+    arrival: Arrival | None = None,
 ) -> None:
     """Raises BadRequest for instants that the archive does not reach, and for views of several
     entity keys."""
     key_of(requested)
     for part in requested:
-        refuse_beyond(part.unit.source, archived[part.unit.source], int(ats.max()))
+        source = part.unit.source
+        if arrival is not None:
+            refuse_unapplied(source, archived[source], arrival.of(source, ats).joined())
+        else:
+            refuse_beyond(source, archived[source], int(ats.max()))
 
 
 def spans_of(requested: Sequence[UnitRequest], ats: Ints) -> tuple[Span, ...]:
@@ -96,10 +108,12 @@ def read_present(
     archived: Mapping[str, Archived],
     part: UnitRequest,
     ats: Ints,
+    arrival: Arrival | None = None,
 ) -> pa.Table:
     """Rows that one unit gives a snapshot: its entities with an event in some window, at each of
     the instants."""
-    return present_rows([(part, _read(deployment, archive, archived, part, ats))], ats)
+    events = _read(deployment, archive, archived, part, ats, arrival)
+    return present_rows([(part, events)], ats)
 
 
 def present_rows(views: Sequence[tuple[UnitRequest, UnitEvents]], ats: Ints) -> pa.Table:
@@ -136,10 +150,12 @@ def _read(
     archived: Mapping[str, Archived],
     part: UnitRequest,
     ats: Ints,
+    arrival: Arrival | None,
 ) -> UnitEvents:
-    archive_version = archived[part.unit.source].archive_version
-    bounds = _bounds(part, ats)
-    return read_unit(deployment, archive, part.unit, bounds, archive_version, None)
+    source, bounds = part.unit.source, _bounds(part, ats)
+    archive_version = archived[source].archive_version
+    arrived = None if arrival is None else arrival.of(source, ats)
+    return read_unit(deployment, archive, part.unit, bounds, archive_version, None, arrived)
 
 
 def key_of(requested: Sequence[UnitRequest]) -> tuple[str, ...]:

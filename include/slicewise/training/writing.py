@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -147,8 +148,9 @@ def write_runs(
         beside(target, suffix).unlink(missing_ok=True)  # of another set
     if spine is not None:
         _put(beside(target, SPINE_SUFFIX), parquet_bytes(spine.table))
-    if spine is not None and arrival is not None:
-        entries = arrival.table(spine.at_us)
+    if arrival is not None:
+        at_us = np.array(manifest.ats_us, np.int64) if spine is None else spine.at_us
+        entries = arrival.table(at_us)
         _put(beside(target, ARRIVAL_SUFFIX), parquet_bytes(entries))
     written = passing.manifest(manifest)
     _put(manifest_path, written.to_json().encode())

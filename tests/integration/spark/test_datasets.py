@@ -34,6 +34,7 @@ from slicewise.training.dataset import (
     build_snapshot,
     build_training_set,
     reach_of,
+    rebuild,
 )
 from slicewise.training.manifest import SUFFIX, beside
 from slicewise.training.requests.training_request import training_request
@@ -212,20 +213,34 @@ def test_spark_gives_the_files_of_the_local_engine(
     assert any(column.null_count < len(column) for column in values)
 
 
-def test_spark_gives_the_snapshot_of_the_local_engine(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("known_at", [None, START + 7 * HOUR], ids=["now", "known_at"])
+def test_spark_gives_the_snapshot_of_the_local_engine(
+    world: World, tmp_path: Path, known_at: int | None
+) -> None:
     refs = [ref for ref in REFS if ref.startswith(("users:", "members:", "everyone:"))]
+    arrival = None
+    if known_at is not None:
+        refs = [ref for ref in refs if not ref.startswith("members:")]
+        arrival = replace(world.arrival(), known_at_us=known_at)
     ats = [START + hours * HOUR for hours in (2, 5, 7)]
     own = IcebergArchive(world.catalog, "", ManualClock(END))
-    local = build_snapshot(DEPLOYMENT, own, refs, ats)
+    local = build_snapshot(DEPLOYMENT, own, refs, ats, arrival=arrival)
     refs_of, requested = resolve(DEPLOYMENT, refs)
     reaches = reach(DEPLOYMENT, own, requested, max(ats))
     own_spans = spans_of(requested, np.array(ats))
-    request = snapshot_request_of(DEPLOYMENT, refs_of, reaches, own_spans, tuple(ats), 3, tmp_path)
+    request = snapshot_request_of(
+        DEPLOYMENT, refs_of, reaches, own_spans, tuple(ats), 3, tmp_path, arrival
+    )
     answer_request(world.session, world.settings, world.catalog, tmp_path)
     scaled = snapshot_of(request, reaches)
     assert scaled.write(tmp_path / "a.parquet") == local.write(tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert local.table.num_rows > 6
+    if arrival is not None:
+        now = build_snapshot(DEPLOYMENT, own, refs, ats)
+        assert not local.table.equals(now.table), "three quarters of the plays had been applied"
+        again = rebuild(own, local.manifest, None, "a", scaled.arrival)
+        assert again.table.equals(local.table)
 
 
 def test_an_archive_that_is_gone_is_named(world: World, tmp_path: Path) -> None:

@@ -472,6 +472,54 @@ def test_spark_takes_the_same_snapshot(
     assert sums[0]["rows"] == sums[1]["rows"] == 1
 
 
+def test_a_snapshot_with_known_at_is_of_what_was_applied_by_then(world: World) -> None:
+    def taken(known_at: int, at: int) -> list[dict[str, Any]]:
+        table = sw.snapshot(
+            [REF], at=at, known_at=known_at, settings=world.settings, archive=False
+        ).table
+        return list(table.select(["user", REF]).to_pylist())
+
+    at = world.instants[0]
+    assert taken(world.instants[0], at) == [], "no event of hers had been applied"
+    assert taken(world.instants[2], at) == [{"user": "ann", REF: 3}]
+    assert world.records()
+    assert taken(world.instants[5], at) == [{"user": "ann", REF: 15}], "of the table as well"
+    with pytest.raises(BadRequest, match="later than known_at") as refused:
+        taken(world.instants[0], world.instants[0] + 1)
+    assert refused.value.where == "at"
+    with pytest.raises(BadRequest, match="lies in the future"):
+        taken(2**52, at)
+    with pytest.raises(BadRequest, match="nothing is known of what was applied") as unknown:
+        taken(at - 1, at - 1)
+    assert unknown.value.where == "known_at"
+
+
+def test_the_command_takes_a_snapshot_as_it_was_known_by_either_engine_and_again(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, known_at = text_of(world.instants[0]), text_of(world.instants[3] + 9)
+    take = ["dataset", "snapshot", "--features", REF, "--at", at, "--known-at", known_at]
+    files = [tmp_path / f"{engine}.parquet" for engine in ("local", "spark")]
+    for out in files:
+        more = ["--no-archive", "--json", "--engine", out.stem, "--out", str(out)]
+        assert main([*take, *more]) == 0
+        shown = capsys.readouterr()
+        assert json.loads(shown.out)["knowledge"] == "arrival"
+        assert "by arrival: what was applied of plays" in shown.err
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert pq.read_table(files[0])[REF].to_pylist() == [6]
+    # what is entered for that instant afterwards changes nothing
+    entered(world.store, world.instants[3] + 5, 1)
+    again = tmp_path / "again.parquet"
+    for out in files:
+        manifest = str(out.with_name(f"{out.stem}.manifest.json"))
+        assert main(["dataset", "rebuild", manifest, "--out", str(again)]) == 0
+        assert again.read_bytes() == out.read_bytes()
+        names = (f"{one.stem}.arrival.parquet" for one in (again, out))
+        left, right = ((tmp_path / name).read_bytes() for name in names)
+        assert left == right
+
+
 def test_a_build_that_fails_says_why_and_leaves_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

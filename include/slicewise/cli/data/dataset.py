@@ -22,6 +22,8 @@ minute. --no-archive refuses instead.
   slicewise dataset build --spine "sql:SELECT user_id, played_at AS at FROM plays" \\
       --features churn_v1 --out iceberg:training.churn
   slicewise dataset snapshot --features churn_v1 --at 2026-11-21T08:00:00Z --out all.parquet
+  slicewise dataset snapshot --features churn_v1 --at 2026-11-21T08:00:00Z \\
+      --known-at 2026-11-21T09:00:00Z --out all_as_known.parquet
   slicewise dataset scheduled
   slicewise dataset take
   slicewise dataset rebuild train.manifest.json --out again.parquet
@@ -66,9 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="event_time: all that is known now of events before `at`; token: what the answers had "
         "whose tokens stand in the spine; arrival: what the stream had applied by `at`",
     )
-    build.add_argument(
-        "--known-at", help=f"by arrival: what was applied by one instant, for all rows; {_AT}"
-    )
     snapshot = actions.add_parser(
         "snapshot", help="all entities at one or several instants, without a spine"
     )
@@ -77,6 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     snapshot.add_argument("--end", help=_AT + ", not included")
     snapshot.add_argument("--every", help="a duration such as 1h")
     for command in (build, snapshot):
+        command.add_argument(
+            "--known-at", help=f"by arrival: what was applied by one instant, for all rows; {_AT}"
+        )
         command.add_argument(
             "--features",
             required=True,
@@ -260,6 +262,7 @@ def _built(
             wanted,
             ats,
             deployment,
+            known_at=arguments.known_at,
             engine=arguments.engine,
             archive=archive,
             notify=notify,

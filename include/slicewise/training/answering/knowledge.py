@@ -6,7 +6,7 @@ Base and offset vector are those of the row's token; by arrival there is a base 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from slicewise.offsets.vector import TopicPartition
 from slicewise.training.arrival import SourceArrival
+from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.spine import AlikeTokens
 from slicewise.windows.durations import HOUR_US
@@ -113,6 +114,23 @@ class TokenOffsets:
         wanted = key(row, np.where(inside, hour, first), topic_partition)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(inside & (keys[at] == wanted), self.beyond_offset[at], 0)
+
+
+def applied_events(events: UnitEvents, arrived: SourceArrival) -> UnitEvents:
+    """The events that had been applied by the one instant at which all rows know."""
+    assert len(arrived.base) == 1
+    rows = events.source.rows
+    offset_vectors = TokenOffsets.of_arrival(arrived, events.topic_partitions)
+    first = np.zeros(len(rows.time), np.int64)  # any row: all know the same
+    contained = offset_vectors.contain(first, rows.time, events.topic_partition, rows.offset)
+    if contained.all():
+        return events
+    chosen = np.flatnonzero(contained).astype(np.int64)
+    return replace(
+        events,
+        source=events.source.take(chosen),
+        topic_partition=events.topic_partition[chosen],
+    )
 
 
 def _by_row(kept: Ints, row: Ints) -> tuple[Ints, Ints]:

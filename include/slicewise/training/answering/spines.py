@@ -12,7 +12,7 @@ from slicewise.aggregates import Finished
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import TopicPartition
-from slicewise.training.answering.knowledge import TokenOffsets
+from slicewise.training.answering.knowledge import TokenOffsets, applied_events
 from slicewise.training.answering.local import Bounds, Question, answer
 from slicewise.training.answering.recorded import recorded_bounds
 from slicewise.training.answering.sessions import settled
@@ -197,15 +197,20 @@ def read_unit(
     bounds: Mapping[str, Bounds],
     archive_version: int,
     spine: Spine | None,
+    arrived: SourceArrival | None = None,
 ) -> UnitEvents:
-    """The unit's events within all of the bounds; of the spine's entities, if one is given."""
+    """The unit's events within all of the bounds; of the spine's entities, if one is given.
+
+    arrived: what was applied by the one instant at which all rows know, and counts alone.
+    """
     source, span = deployment.source(unit.source), span_of(bounds)
     entities = None
     if spine is not None:
         entities = entities_of(spine.table, [name for name, _ in unit.entity])
-    return unit_events(
+    events = unit_events(
         unit, events_of(archive, source, unit, *span, archive_version), entities, span
     )
+    return events if arrived is None else applied_events(events, arrived)
 
 
 def span_of(bounds: Mapping[str, Bounds]) -> Span:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol, Self
 
+import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from slicewise.errors import SettingsError
 from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
-from slicewise.training.answering.spines import reach, spans
+from slicewise.training.answering.spines import spans
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.arrival import Arrival
 from slicewise.training.csv_form import is_csv
@@ -27,12 +28,18 @@ from slicewise.training.dataset import (
     manifest_of,
     reach_of,
     snapshot_manifest,
+    snapshot_reach,
 )
 from slicewise.training.events.rows import Span
 from slicewise.training.manifest import Manifest, described
 from slicewise.training.requests.questions import refuse_questions
 from slicewise.training.requests.training_request import LOCAL, SPARK, TrainingRequest
-from slicewise.training.requests.unit_requests import UnitRequest, questions_of, resolve
+from slicewise.training.requests.unit_requests import (
+    ARRIVAL,
+    UnitRequest,
+    questions_of,
+    resolve,
+)
 from slicewise.training.scaled.choosing import Load, choose, value_bytes
 from slicewise.training.scaled.request import DONE, ROW, SPINE, ScaledRequest
 from slicewise.training.scaled.scratch import Scratch
@@ -265,14 +272,15 @@ def build_snapshot_set(
     notify: Notify,
     step: Notify,
     *,
+    arrival: Arrival | None = None,
     in_memory: bool = False,
 ) -> DataSet | ScaledSet:
     """A snapshot by the engine that is wanted, or by the one that has room; as `build_set`."""
     refs, requested = resolve(deployment, features)
     refuse_questions(questions_of(requested))
     ats = instants_of(sorted(set(ats_us)))
-    reaches = reach(deployment, archive, requested, int(ats.max()))
-    refuse_late(reaches, requested, ats)
+    reaches = snapshot_reach(deployment, archive, requested, ats.tolist(), arrival)
+    refuse_late(reaches, requested, ats, arrival)
     own = spans_of(requested, ats)
     load = Load(0, 0, 0)
     if engine != LOCAL:
@@ -281,10 +289,10 @@ def build_snapshot_set(
         load = Load(_most(archive, requested, own), rows, _value_bytes(requested), own)
         engine = _chosen(settings, engine, load, len(refs), step, in_memory=in_memory)
     if engine != SPARK:
-        return build_snapshot(deployment, archive, list(refs), ats.tolist(), reaches)
+        return build_snapshot(deployment, archive, list(refs), ats.tolist(), reaches, arrival)
     scratch = Scratch(settings.state_dir / "datasets")
     request = snapshot_request_of(
-        deployment, refs, reaches, own, tuple(ats.tolist()), _shares(load), scratch.path
+        deployment, refs, reaches, own, tuple(ats.tolist()), _shares(load), scratch.path, arrival
     )
     _run(settings, request, scratch, notify)
     return snapshot_of(request, reaches, scratch)
@@ -298,19 +306,22 @@ def snapshot_request_of(
     ats_us: tuple[int, ...],
     shares: int,
     folder: Path,
+    arrival: Arrival | None = None,
 ) -> ScaledRequest:
     """The request for a snapshot, written into its folder: its rows are for the shares to list."""
     request = ScaledRequest(
         deployment.to_json(),
         refs,
-        "event_time",
+        "event_time" if arrival is None else ARRIVAL,
         described(reaches),
         own,
         shares,
+        0 if arrival is None else arrival.known_at_us or 0,
         ats_us=ats_us,
         folder=folder,
     )
-    request.write(None)
+    arrived = None if arrival is None else arrival.table(np.array(ats_us, np.int64))
+    request.write(None, arrived)
     return request
 
 
@@ -322,9 +333,16 @@ def snapshot_of(
     rows = pq.read_table(request.folder / SPINE).drop_columns([ROW])
     rows = rows.select([*key_of(requested), AT]).replace_schema_metadata(None)
     manifest = snapshot_manifest(
-        request.deployed, request.features, requested, request.ats_us, reaches, rows
+        request.deployed,
+        request.features,
+        requested,
+        request.ats_us,
+        reaches,
+        rows,
+        request.arrival,
     )
-    return ScaledSet(replace(manifest, errors=values.errors()), rows, None, None, values, scratch)
+    manifest = replace(manifest, errors=values.errors())
+    return ScaledSet(manifest, rows, None, request.arrival, values, scratch)
 
 
 def _shares(load: Load) -> int:

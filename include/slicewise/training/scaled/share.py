@@ -79,6 +79,7 @@ def present_share(folder: str, position: int, share: int, events: pa.Table) -> i
         request.archived,
         request.requested[position],
         instants_of(request.ats_us),
+        request.arrival,
     )
     # a table's rows are counted by its columns, and these have at least their instant
     numbered = rows.append_column(ROW, pa.array(np.zeros(rows.num_rows, np.int64)))

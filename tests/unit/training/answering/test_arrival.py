@@ -98,19 +98,22 @@ def arrival_of(
     return Arrival({"plays": CommittedTimes.of("plays", kept)}, known_at_us)
 
 
-def wanted(ref: str, events: list[OracleEvent], end: int) -> Any:
+def in_window(ref: str, events: list[OracleEvent], end: int) -> list[OracleEvent]:
     unit, feature = REFS[ref]
     window = feature.window
     if isinstance(window, Session):
-        chosen = session(events, (end - HOUR) // MINUTE * MINUTE, end, GAP)
-    elif window.most_rows:
+        return session(events, (end - HOUR) // MINUTE * MINUTE, end, GAP)
+    if window.most_rows:
         chosen = [e for e in events if e.time <= end]
-        chosen = sorted(chosen, key=lambda e: (e.time, e.partition, e.offset))[-3:]
-    else:
-        start, end_us = window.bounds_columns("event_time", np.array([end]), unit.slice_us)
-        chosen = [e for e in events if start[0] <= e.time < end_us[0]]
-    name = feature.feature if feature.feature in AGGREGATES else "seconds"
-    return expected(name, chosen, end)
+        return sorted(chosen, key=lambda e: (e.time, e.partition, e.offset))[-3:]
+    start, end_us = window.bounds_columns("event_time", np.array([end]), unit.slice_us)
+    return [e for e in events if start[0] <= e.time < end_us[0]]
+
+
+def wanted(ref: str, events: list[OracleEvent], end: int) -> Any:
+    name = REFS[ref][1].feature
+    chosen = in_window(ref, events, end)
+    return expected(name if name in AGGREGATES else "seconds", chosen, end)
 
 
 def rows_at(seed: int, latest_us: int = END) -> list[dict[str, Any]]:

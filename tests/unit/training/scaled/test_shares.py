@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
@@ -27,7 +28,7 @@ from slicewise.training.dataset import (
     build_training_set,
     reach_of,
 )
-from slicewise.training.manifest import SUFFIX, beside
+from slicewise.training.manifest import ARRIVAL_SUFFIX, SUFFIX, beside
 from slicewise.training.requests.training_request import TrainingRequest, training_request
 from slicewise.training.requests.unit_requests import resolve
 from slicewise.training.scaled import request as requests
@@ -174,25 +175,35 @@ def present_by_shares(request: ScaledRequest, archive: InMemoryArchive) -> None:
     request.write_spine(present_spine(request))
 
 
+@pytest.mark.parametrize("knowledge", ["event_time", "arrival"])
 @pytest.mark.parametrize("views", [("users", "listed", "everyone"), ("pairs",), ("everyone",)])
 def test_a_snapshot_by_shares_is_that_of_the_whole(
-    views: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    views: tuple[str, ...], knowledge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (share, values, writing):
         monkeypatch.setattr(module, "RUN_ROWS", 5)
     refs = [ref for ref in REFS if ref.startswith(tuple(f"{view}:" for view in views))]
     archive = InMemoryArchive(DEPLOYMENT.source("plays"), [random_events(5, 300)], END)
     ats = [START + hours * HOUR for hours in (1, 3, 6)]
-    local = build_snapshot(DEPLOYMENT, archive, refs, ats)
+    arrival = None
+    if knowledge == "arrival":
+        ends = dict(archive.reaches("plays").offset_vector.offsets)
+        arrival = replace(entries(np.random.default_rng(5), ends), known_at_us=max(ats))
+    local = build_snapshot(DEPLOYMENT, archive, refs, ats, arrival=arrival)
     refs_of, requested = resolve(DEPLOYMENT, refs)
     reaches = reach(DEPLOYMENT, archive, requested, max(ats))
     own = spans_of(requested, np.array(ats))
-    request = snapshot_request_of(DEPLOYMENT, refs_of, reaches, own, tuple(ats), 3, tmp_path)
+    request = snapshot_request_of(
+        DEPLOYMENT, refs_of, reaches, own, tuple(ats), 3, tmp_path, arrival
+    )
     present_by_shares(request, archive)
     answer_by_shares(request, archive, reaches)
     scaled = snapshot_of(request, reaches)
     assert scaled.whole().table.equals(local.table)
     assert scaled.write(tmp_path / "a.parquet") == local.write(tmp_path / "b.parquet")
+    for suffix in (".parquet", ARRIVAL_SUFFIX)[: 1 + (knowledge == "arrival")]:
+        files = (beside(tmp_path / f"{one}.parquet", suffix) for one in "ab")
+        assert next(files).read_bytes() == next(files).read_bytes()
     assert local.table.num_rows > 2
 
 
