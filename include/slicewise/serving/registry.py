@@ -1,16 +1,18 @@
 """Definitions and their versions are read from the store beside the answers: one reading at a time,
-in a thread of its own."""
+in a thread of its own. Data sets that were built of them come from the archive."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from slicewise.errors import BadRequest, StoreUnavailable
+from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable
 from slicewise.features.plan.changes.explain import Description, descriptions, matching
 from slicewise.features.plan.deployment import Deployment
 from slicewise.lifecycle.registry.shown import Shown, refuse_unknown, shown, shown_json
+from slicewise.lifecycle.registry.uses import Uses
+from slicewise.serving.data_sets import DataSetUses, Read
 from slicewise.stores.lake.stood import read_stood, registry_of
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.redis.status import read_status
@@ -30,6 +32,8 @@ class ShownName:
     """Versions of deployments that cannot be shown, and why."""
     gaps: tuple[str, ...]
     """Reasons why there may be older versions; then nobody knows their numbers here."""
+    no_data_sets: str = ""
+    """Reason why data sets are left out."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for programs."""
@@ -38,23 +42,31 @@ class ShownName:
             for version in values["versions"]:
                 del version["number"]
         left = [{"version": version, "reason": reason} for version, reason in self.unread]
-        return values | {"unread": left, "gaps": list(self.gaps)}
+        why = {"no_data_sets": self.no_data_sets} if self.no_data_sets else {}
+        return values | {"unread": left, "gaps": list(self.gaps)} | why
 
 
 class RegistryReader:
     """Reader of the registry, of one process."""
 
-    def __init__(self, redis_url: str, timeout_s: float) -> None:
-        """timeout_s: longest that somebody waits for a page."""
+    def __init__(self, redis_url: str, timeout_s: float, read_data_sets: Read) -> None:
+        """timeout_s: longest that a page waits for the store. read_data_sets: of the archive."""
         self._redis_url, self._timeout_s = redis_url, timeout_s
+        self._data_sets = DataSetUses(read_data_sets)
         self._one_at_a_time = asyncio.Semaphore(1)
 
     async def read(self, deployment: Deployment, name: str) -> ShownName:
         """All definitions of this name. Raises UnknownName and StoreUnavailable."""
         refuse_unknown(name, deployment)
+        uses, why = None, ""
+        try:
+            uses = await self._data_sets.of(deployment.digest, name)
+        except SlicewiseError as error:  # the store's part of the page does not depend on it
+            why = error.what
         try:
             async with asyncio.timeout(self._timeout_s), self._one_at_a_time:
-                return await asyncio.to_thread(self._read, deployment, name)
+                named = await asyncio.to_thread(self._read, deployment, name, uses)
+                return replace(named, no_data_sets=why)
         except TimeoutError as error:
             raise StoreUnavailable(
                 f"the registry was not read within {self._timeout_s:g} s",
@@ -62,7 +74,11 @@ class RegistryReader:
                 next_step="ask again",
             ) from error
 
-    def _read(self, deployment: Deployment, name: str) -> ShownName:
+    async def end(self) -> None:
+        """Ends what is read of the archive."""
+        await self._data_sets.end()
+
+    def _read(self, deployment: Deployment, name: str, uses: Uses | None) -> ShownName:
         manifests = {deployment.digest: deployment.to_json()}
         status = read_status(self._redis_url, timeout_s=self._timeout_s)
         store = open_store(self._redis_url, self._timeout_s)
@@ -72,7 +88,8 @@ class RegistryReader:
             store.close()
         gaps = (OLDER,) if len(given) > MOST else ()
         registry = registry_of(given[-MOST:], manifests, gaps)
-        return ShownName(shown(name, deployment, registry, status), registry.unread, registry.gaps)
+        every = shown(name, deployment, registry, status, uses)
+        return ShownName(every, registry.unread, registry.gaps)
 
 
 def search(deployment: Deployment, words: str) -> tuple[Description, ...]:

@@ -1,5 +1,7 @@
 """Answers of past instants come from the archive, by a process beside the prediction API.
 
+Data sets that were built of a name come from there as well (docs/adr/0127).
+
 The API asks on stdin and is answered on stdout: a line of JSON with the size of what follows, and a
 table in Arrow's stream format, of entities there and of values here. The process shares nothing
 with answers of the store but the machine, and ends by itself when nobody asks (docs/adr/0123).
@@ -23,6 +25,7 @@ from slicewise.clock import SystemClock
 from slicewise.errors import NotReady, SlicewiseError, StoreUnavailable
 from slicewise.extras import needed
 from slicewise.features.plan.deployment import Deployment
+from slicewise.lifecycle.registry.uses import Uses, packed_uses, uses_of
 from slicewise.settings import Settings
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.training.answering.spines import answer_spine, incomplete, reach
@@ -87,6 +90,15 @@ class Past:
             tuple(ref for ref in refs if ref in lacking),
         )
 
+    def uses_of(self, digest: str, name: str) -> Uses:
+        """Data sets that were built of the definitions of a name. digest: of the deployment that
+        the API serves. Raises NotReady where the store has lost it, StoreUnavailable."""
+        from slicewise.stores.lake.catalog import open_catalog
+        from slicewise.stores.lake.kept import recorded_sets
+
+        sets = recorded_sets(open_catalog(self.settings))
+        return uses_of(name, self._deployment(digest), sets)
+
     def _deployment(self, digest: str) -> Deployment:
         if digest in self._deployments:
             return self._deployments[digest]
@@ -112,17 +124,19 @@ def serve(past: Past, questions: BinaryIO, answers: BinaryIO) -> None:
         if not line:
             return
         question = json.loads(line)
-        entities = pa.ipc.open_stream(questions.read(question["size"])).read_all()
-        header, body = _answered(past, question, entities)
+        header, body = _answered(past, question, questions.read(question["size"]))
         answers.write(json.dumps(header | {"size": len(body)}).encode() + b"\n")
         answers.write(body)
         answers.flush()
 
 
 def _answered(
-    past: Past, question: Mapping[str, Any], entities: pa.Table
+    past: Past, question: Mapping[str, Any], given: bytes
 ) -> tuple[dict[str, Any], bytes]:
     try:
+        if "uses_of" in question:
+            return {}, packed_uses(past.uses_of(question["digest"], question["uses_of"]))
+        entities = pa.ipc.open_stream(given).read_all()
         answer = past.answer(question["digest"], question["features"], entities)
     except SlicewiseError as error:
         return {"error": _wire(error)}, b""

@@ -14,14 +14,12 @@ import argparse
 import json
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slicewise.errors import SlicewiseError
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from slicewise.lifecycle.registry.shown import Shown
     from slicewise.stores.lake.kept import RecordedSet
 
@@ -33,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.lifecycle.registry.shown import shown, shown_json
+    from slicewise.lifecycle.registry.uses import uses_of
     from slicewise.local import deploy
     from slicewise.stores.lake.stood import read_registry
     from slicewise.stores.online.redis.status import read_status
@@ -41,7 +40,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         deployment = deploy.require_units(deploy.current(store))
         registry = read_registry(settings, store)
     status, sets = read_status(settings.redis_url), _sets(settings)
-    every = shown(arguments.name, deployment, registry, status, sets)
+    uses = None if sets is None else uses_of(arguments.name, deployment, sets)
+    every = shown(arguments.name, deployment, registry, status, uses)
     if arguments.json:
         print(json.dumps(shown_json(every)))
         return 0
@@ -62,16 +62,9 @@ def _sets(settings: Settings) -> tuple[RecordedSet, ...] | None:
         return None
 
 
-def _values(statistics: Mapping[str, Any]) -> str:
-    """Statistics of a column, in one line."""
-    return ", ".join(
-        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in statistics.items()
-    )
-
-
 def _print(one: Shown) -> None:
     from slicewise.cli.table import print_table, shortened
+    from slicewise.lifecycle.registry.uses import values_text
 
     definition = one.definition
     print(f"{definition.kind} {definition.name}")
@@ -86,7 +79,7 @@ def _print(one: Shown) -> None:
         rows: list[tuple[str, ...]] = []
         for feature in definition.features:
             text = shortened(" ".join(feature.description.split()))
-            values = _values(statistics.get(feature.column, {}))
+            values = values_text(statistics.get(feature.column, {}))
             row = (feature.column, feature.aggregate, feature.window, text)
             rows.append((*row, values) if statistics else row)
         print_table((*names, "values of the newest data set") if statistics else names, rows)

@@ -1,4 +1,4 @@
 """Deployed names for people.
 
-Doors: shown.
+Doors: shown, uses.
 """

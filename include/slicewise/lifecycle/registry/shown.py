@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slicewise.features.plan.changes.explain import Description, Version, descriptions
 from slicewise.features.plan.deployment import Deployment
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import overview, visible_by
+from slicewise.lifecycle.registry.uses import DataSetUse, Uses
 from slicewise.names import unknown
 from slicewise.stores.lake.stood import Registry
 from slicewise.stores.online.redis.status import StoreStatus
-
-if TYPE_CHECKING:  # whoever shows no data sets needs no Iceberg
-    from slicewise.stores.lake.kept import RecordedSet
 
 MOST_SETS = 3
 """Data sets that are named to a person; the others are counted."""
@@ -64,7 +62,7 @@ class Shown:
     definition: Description
     condition: Condition
     versions: tuple[Version, ...]
-    sets: tuple[RecordedSet, ...] | None = None
+    sets: tuple[DataSetUse, ...] | None = None
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -82,10 +80,7 @@ class Shown:
         """Column -> statistics of its values in the newest data set that has them."""
         statistics = dict[str, Mapping[str, Any]]()
         for one in self.sets or ():
-            for ref, counted in one.statistics.items():
-                view, _, column = ref.partition(":")
-                if view == self.definition.name:
-                    statistics.setdefault(column, counted)
+            statistics |= {c: some for c, some in one.statistics.items() if c not in statistics}
         return statistics
 
 
@@ -94,10 +89,10 @@ def shown(
     deployment: Deployment,
     registry: Registry,
     status: StoreStatus,
-    sets: Sequence[RecordedSet] | None = None,
+    uses: Uses | None = None,
 ) -> tuple[Shown, ...]:
-    """All definitions of this name. sets: data sets that were built, the newest first; None where
-    nobody can say. Raises UnknownName, with the names that are near."""
+    """All definitions of this name. uses: by data sets; None where nobody can say. Raises
+    UnknownName, with the names that are near."""
     named = refuse_unknown(name, deployment)
     versions = registry.versions(name)
     return tuple(
@@ -105,7 +100,7 @@ def shown(
             one,
             _condition(one, status),
             tuple(version for version in versions if version.kind == one.kind),
-            None if sets is None else _sets_of(one, deployment, sets),
+            None if uses is None else uses.get(one.kind, ()),
         )
         for one in named
     )
@@ -141,20 +136,7 @@ def shown_json(every: tuple[Shown, ...]) -> dict[str, Any]:
     }
 
 
-def _sets_of(
-    definition: Description, deployment: Deployment, sets: Sequence[RecordedSet]
-) -> tuple[RecordedSet, ...]:
-    """Data sets with features of a view, or with all features of a feature set."""
-    if definition.kind == "view":
-        prefix = f"{definition.name}:"
-        return tuple(made for made in sets if any(ref.startswith(prefix) for ref in made.features))
-    if definition.kind != "feature set":
-        return ()
-    features = set(deployment.feature_set(definition.name).features)
-    return tuple(made for made in sets if features <= set(made.features))
-
-
-def _sets_text(sets: Sequence[RecordedSet]) -> str:
+def _sets_text(sets: Sequence[DataSetUse]) -> str:
     newest = ", ".join(
         f"{made.name} ({made.at:%Y-%m-%d %H:%M}, {made.rows:,} rows)" for made in sets[:MOST_SETS]
     )

@@ -106,7 +106,7 @@ class App:
         """Reader of the registry; imported by the first who asks for a name."""
         from slicewise.serving.registry import RegistryReader
 
-        return RegistryReader(self._redis_url, self._timeout_s)
+        return RegistryReader(self._redis_url, self._timeout_s, self.features.offline.data_sets)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -132,6 +132,8 @@ class App:
             self._listener.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._listener
+        if "registry" in self.__dict__:  # which nobody may have asked for
+            await self.registry.end()
         await self.features.offline.end()
         if self.request_log is not None:
             self.request_log.close()

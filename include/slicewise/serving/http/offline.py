@@ -1,5 +1,6 @@
 """Instants that the store no longer keeps are answered from the archive, by a process beside this
-one: the first who asks starts it, one question after another (docs/adr/0123)."""
+one: the first who asks starts it, one question after another (docs/adr/0123). It also reads which
+data sets were built of a name."""
 
 from __future__ import annotations
 
@@ -32,6 +33,8 @@ OF_A_CLIENT = 5
 """Questions of one client, in work and waiting."""
 _LONGEST_LINE = 1 << 24
 _WORKER = "slicewise.training.past"
+_PAGES = "/registry"
+"""Client that all pages are to the archive."""
 
 
 class OfflineAnswers:
@@ -62,6 +65,15 @@ class OfflineAnswers:
         if "error" in header:
             raise _refusal(header["error"])
         return question.answer(header, body)
+
+    async def data_sets(self, digest: str, name: str) -> bytes:
+        """Uses of a name by data sets, packed. digest: of the deployment that is served. Raises as
+        `answer`."""
+        question = {"digest": digest, "uses_of": name, "size": 0}
+        header, body = await self._in_turn(json.dumps(question).encode() + b"\n", _PAGES)
+        if "error" in header:
+            raise _refusal(header["error"])
+        return body
 
     def close(self) -> None:
         """Ends the process, if there is one."""

@@ -428,7 +428,9 @@ def document() -> dict[str, Any]:
                 "parameters": [words],
             },
             "/v1/registry/{name}": {
-                "get": _get("A name: definitions, versions, uses and freshness", 404, 406),
+                "get": _get(
+                    "A name: definitions, versions, uses, data sets and freshness", 404, 406
+                ),
                 "parameters": [name],
             },
             "/registry": {

@@ -8,6 +8,8 @@ from html import escape
 from urllib.parse import quote
 
 from slicewise.features.plan.changes.explain import Description, Version
+from slicewise.lifecycle.registry.shown import Shown
+from slicewise.lifecycle.registry.uses import values_text
 from slicewise.serving.http.page import STYLE
 from slicewise.serving.registry import ShownName
 
@@ -63,17 +65,7 @@ def shown_html(shown: ShownName) -> bytes:
         facts = (f"<tr><th scope=row>{escape(w)}<td>{escape(t)}" for w, t in one.facts.items())
         parts.append(f"<table>{''.join(facts)}</table>")
         if definition.features:
-            features = (
-                (
-                    f"<code>{escape(feature.column)}</code>",
-                    escape(feature.aggregate),
-                    escape(feature.window),
-                    escape(feature.description),
-                )
-                for feature in definition.features
-            )
-            parts.append("<h2>Features</h2>")
-            parts.append(_table(("feature", "aggregate", "window", "description"), features))
+            parts += ["<h2>Features</h2>", _features(one)]
         parts.append("<h2>Versions</h2>")
         header = ("version", "deployment", "since (UTC)", "until", "by", "differences")
         versions = (_version(v, whole=not shown.gaps) for v in reversed(one.versions))
@@ -83,7 +75,22 @@ def shown_html(shown: ShownName) -> bytes:
         for version, why in shown.unread
     ]
     parts += [f"<p class=quiet>{escape(gap)}</p>" for gap in shown.gaps]
+    if shown.no_data_sets:
+        parts.append(f"<p class=quiet>data sets are not shown: {escape(shown.no_data_sets)}</p>")
     return ("".join(parts) + _FOOT).encode()
+
+
+def _features(one: Shown) -> str:
+    """Table of a definition's features, with the values that a data set has of them."""
+    statistics = one.statistics()
+    names: tuple[str, ...] = ("feature", "aggregate", "window", "description")
+    rows: list[tuple[str, ...]] = []
+    for feature in one.definition.features:
+        texts = (feature.aggregate, feature.window, feature.description)
+        row = (f"<code>{escape(feature.column)}</code>", *map(escape, texts))
+        values = escape(values_text(statistics.get(feature.column, {})))
+        rows.append((*row, values) if statistics else row)
+    return _table((*names, "values of the newest data set") if statistics else names, rows)
 
 
 def _head(title: str) -> str:
