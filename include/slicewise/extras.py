@@ -12,6 +12,7 @@ PACKAGES: dict[str, frozenset[str]] = {
     "serving": frozenset(
         {"confluent_kafka", "hiredis", "msgspec", "prometheus_client", "redis", "uvicorn", "uvloop"}
     ),
+    "models": frozenset({"httpx", "onnxruntime", "sklearn", "skops"}),
     "training": frozenset(
         {
             *(

@@ -23,6 +23,7 @@ PROJECT_FILE = "slicewise.toml"
 MAINTENANCE_FILE = "maintenance.toml"
 SNAPSHOTS_FILE = "snapshots.toml"
 MONITORS_FILE = "monitors.toml"
+MODELS_FILE = "models.toml"
 MAINTENANCE_MOST = 100_000
 """Most of any of its bounds: 270 years, or files of 100 GiB. Dates and Iceberg's numbers end beyond
 it."""
@@ -142,6 +143,8 @@ class Settings:
     """The TOML file with snapshots that are taken on a schedule (docs/guides/training.md)."""
     monitors: Path
     """The TOML file with features that are held within bounds (docs/guides/requests.md)."""
+    models: Path
+    """The TOML file with models that are judged (docs/guides/backtest.md)."""
     lineage_url: str
     """Address of a receiver of OpenLineage events, which Airflow and the jobs tell what they read
     and write (docs/adr/0107); empty: nobody is told."""
@@ -296,6 +299,7 @@ class Settings:
             maintenance=path("maintenance", project_dir / MAINTENANCE_FILE),
             snapshots=path("snapshots", project_dir / SNAPSHOTS_FILE),
             monitors=path("monitors", project_dir / MONITORS_FILE),
+            models=path("models", project_dir / MODELS_FILE),
             lineage_url=lineage_url,
             lineage_namespace=text("lineage_namespace", "slicewise"),
             watch=_choice("SLICEWISE_WATCH", text("watch", "on"), ("on", "off")),

@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "extras", "hints", "names", "calls", "settings", "clock", "log", "java", "arrow"),
     ("windows", "aggregates"),
     ("client",),
+    ("models",),
     ("offsets",),
     ("codec",),
     ("features",),
@@ -82,6 +83,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "scheduled",
         "versions",
         "logged",
+        "backtest",
     ),
     "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report", "expectations"),
@@ -107,6 +109,9 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "airflow": ("dags", "plugins", "tests"),
     "confluent_kafka": ("include/slicewise/stores/log", "tests", "benchmarks"),
     "pyiceberg": ("include/slicewise/stores/lake", "tests", "benchmarks"),
+    "sklearn": ("include/slicewise/models", "tests", "benchmarks"),
+    "skops": ("include/slicewise/models", "tests", "benchmarks"),
+    "onnxruntime": ("include/slicewise/models", "tests", "benchmarks"),
 }
 # DAG files are parsed every few seconds: nothing heavy at module level.
 HEAVY = frozenset(

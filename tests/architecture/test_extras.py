@@ -21,6 +21,7 @@ STORE, LAKE, LOG = "stores/online/redis", "stores/lake", "stores/log"
 ROOMS: dict[str, tuple[str, ...]] = {
     "client": ("client",),
     "serving": ("serving", STORE, LOG),
+    "models": ("models",),
     "training": ("training", STORE, LAKE, LOG),
     "spark": ("spark", "checks", STORE, LAKE, LOG),
     "platform": ("cli", "client", "local", "probes", "replay", "serving", "stores", "training"),
@@ -45,13 +46,14 @@ NOT_IMPORTED = {
 MODULES = {
     "prometheus-client": "prometheus_client",
     "confluent-kafka": "confluent_kafka",
+    "scikit-learn": "sklearn",
     "great-expectations": "great_expectations",
     "markdown-it-py": "markdown_it",
     "apache-airflow": "airflow",
     "openlineage-python": "openlineage",
 }
 LOCKS = {
-    "requirements/platform.txt": ("", "client", "serving", "training", "platform"),
+    "requirements/platform.txt": ("", "client", "serving", "training", "models", "platform"),
     "requirements/spark.txt": ("", "spark"),
     "requirements.txt": ("airflow",),
 }

@@ -8,7 +8,7 @@ import math
 import random as chance
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -51,7 +51,7 @@ AT_ONCE = 4
 """Requests of an asynchronous `get_batches` that are under way together."""
 _FEATURES, _EXPLAIN, _LEADERBOARDS = "/v1/features", "/v1/explain", "/v1/leaderboards/"
 _OUTCOMES = "/v1/outcomes"
-Sent = Iterable[Mapping[str, Any]]
+Sent = Sequence[Mapping[str, Any]]
 """Predictions or labels, as the API's document has them."""
 
 

@@ -108,9 +108,17 @@ def features_body(
 
 
 def outcomes_body(
-    form: Form, predictions: Iterable[Mapping[str, Any]], labels: Iterable[Mapping[str, Any]]
+    form: Form, predictions: Sequence[Mapping[str, Any]], labels: Sequence[Mapping[str, Any]]
 ) -> bytes:
     """The body of POST /v1/outcomes. Raises BadRequest where it cannot be written."""
+    for name, events in (("predictions", predictions), ("labels", labels)):
+        if isinstance(events, Mapping | str) or not all(isinstance(e, Mapping) for e in events):
+            raise BadRequest(
+                f"{name} are no list of mappings",
+                where=name,
+                expected='[{"prediction_id": …}, …]',
+                next_step="put one that is sent by itself into a list",
+            )
     body = {"predictions": list(map(dict, predictions)), "labels": list(map(dict, labels))}
     return _packed(form, body, "predictions, labels")
 

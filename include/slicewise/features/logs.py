@@ -79,7 +79,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def kind_of(columns: Mapping[str, str]) -> str | None:
-    """The log that a source with these columns and types is: "answers", "predictions", "labels", or
-    None."""
+    """The log that a source with these columns is, by their names in their order: "answers",
+    "predictions", "labels", or None."""
     names = list(columns)
     return next((kind for kind, own in COLUMNS.items() if list(own) == names), None)

@@ -108,8 +108,8 @@ class Metrics:
         )
         self.lost_answers = Counter(
             "slicewise_lost_answers_total",
-            "Answers of entities that a request log lacks: the buffer was full, the broker did not "
-            "take them, the process ended, or a defect",
+            "Answers of entities that a request log may lack: the buffer was full, the broker did "
+            "not say in time that it took them, the process ended, or a defect",
             ["why"],
             registry=self.registry,
         )

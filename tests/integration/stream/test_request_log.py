@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
+import pyarrow.parquet as pq
+import skops.io
+from skl2onnx import to_onnx
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 from tests.support.platform.stack import Stack, stack_of
 
@@ -169,6 +175,47 @@ def test_answers_are_logged_watched_and_answered_again(tmp_path: Path) -> None:
         metrics = httpx.get(f"{running.settings.serving_url}/metrics", trust_env=False).text
         assert f"slicewise_logged_answers_total {float(len(events))}" in metrics
         assert "slicewise_lost_answers_total{" not in metrics
+        a_model_is_judged(running, given)
+
+
+def a_model_is_judged(running: Stack, given: dict[str, dict[str, Any]]) -> None:
+    """A model is judged on what was logged: by the answers, and by a feature that was not one."""
+    folder = running.settings.project_dir
+    inputs = ["listening:plays_10m", "listening:seconds_1d"]
+    chance = np.random.default_rng(3)
+    x = chance.normal(size=(100, 2)) * (10, 50)
+    candidate = LogisticRegression().fit(x, x[:, 0] > 0)
+    skops.io.dump(candidate, folder / "candidate.skops")
+    wider = LinearRegression().fit(x[:, :1], x[:, 0])
+    (folder / "wider.onnx").write_bytes(to_onnx(wider, x[:1, :1]).SerializeToString())
+    (folder / "models.toml").write_text(
+        f"[models.candidate]\nfeatures = {json.dumps(inputs)}\nskops = 'candidate.skops'\n"
+        'positive = "fraud"\n[models.wider]\nfeatures = ["listening:plays_1d"]\n'
+        'onnx = "wider.onnx"\npositive = "fraud"\n'
+    )
+    command = ("backtest", "candidate", "--beside", "fraud", "--set", "whole", "--json")
+    page = folder / "candidate.html"
+    report = json.loads(running.cli(*command, "--html", str(page)).stdout)
+    assert (report["features"], report["scores_of_a"]) == ("served", "sent")
+    assert report["measured"] == 40
+    without = report["requests"] - 41
+    assert report["left_out"] == {"about a past instant": 1, "without a label": without}
+    labels = [float(n % 4 == 3) for n in range(40)]
+    of_a = roc_auc_score(labels, [n / 50 for n in range(40)])
+    assert report["measures_of_a"]["values"]["auc"] == of_a
+    values = [given[f"r{n}"]["results"][0]["values"] for n in range(40)]
+    rows = np.array([[one[ref] for ref in inputs] for one in values], np.float64)
+    of_b = roc_auc_score(labels, candidate.predict_proba(rows)[:, 1])
+    assert report["measures"]["values"]["auc"] == of_b
+    assert "<svg" in page.read_text()
+
+    out = folder / "rows.parquet"
+    command = ("backtest", "wider", "--set", "whole", "--json", "--out", str(out))
+    report = json.loads(running.cli(*command).stdout)
+    assert (report["features"], report["measured"]) == ("arrival", 40)
+    scores = pq.read_table(out)["score_b"].to_numpy()
+    wanted = wider.predict(np.arange(21.0)[:, None])
+    assert np.abs(scores[:, None] - wanted).min(axis=1).max() < 1e-3, "each of so many plays"
 
 
 def outcomes(running: Stack) -> dict[str, int]:

@@ -40,7 +40,8 @@ def test_help_imports_nothing_but_slicewise(tmp_path: Path) -> None:
 
 def test_check_imports_what_computes_and_nothing_that_serves_or_stores(tmp_path: Path) -> None:
     base = {"slicewise", "duckdb", "msgpack", "numpy", "pyarrow", "sqlglot", "xxhash"}
-    # pyarrow looks for pandas, pandas for its own, and compiled sqlglot for one, where they are
-    # installed
+    # pyarrow looks for pandas and cloudpickle, pandas for its own, and compiled sqlglot for one,
+    # where they are installed
     optional = {"pandas", "dateutil", "pytz", "six", "cython_runtime", "tzdata", "mypy_extensions"}
+    optional |= {"cloudpickle"}
     assert imported(tmp_path, "check") - optional == base

@@ -2,8 +2,9 @@
 
 A feature set with log= has its answers in a request log, which is archived by the hour. Each of
 them has a token that says what it contained: by it the archive gives the answer again, by the
-definitions of that day. An answer that differs is shown, and the command ends with 1. Answers that
-the store did not give (stale, default, offline), and those without a token, are counted by reason.
+definitions of that day. An answer that differs is shown, and the command ends with 1; so it does
+where nothing was compared. Answers that the store did not give (stale, default, offline), and those
+without a token, are counted by reason.
 
   slicewise replay-requests
   slicewise replay-requests --set churn_v1 --start 2026-11-21T08:00:00Z --end 2026-11-22T08:00:00Z
@@ -61,12 +62,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     else:
         for key in ("source", "archived_until", "answers", "equal", "different"):
             print(f"{key:<14} {report[key]}")
-        for reason, answers in replayed.left_out.items():
+        for reason, answers in report["left_out"].items():
             print(f"{'left out':<14} {answers}: {reason}")
         for one in replayed.differing:
             print(f"\n{one.feature_set} of {one.entity}, request {one.request_id}")
             print(f"  logged {one.logged}\n  again  {one.again}")
-    return 1 if replayed.different else 0
+    if not replayed.equal and not replayed.different:
+        print("replay: nothing was compared", file=sys.stderr)
+    return 0 if replayed.equal and not replayed.different else 1
 
 
 def _notify(line: str) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
+from slicewise.cli.pages import rendered
 from slicewise.lifecycle.history import drift
 from slicewise.training.tables.instants import text_of
 from slicewise.training.versions.difference import ColumnDifference, Difference
@@ -37,14 +36,9 @@ class Picture:
 
 def page(outcome: Difference) -> str:
     """The page as HTML."""
-    environment = Environment(
-        loader=PackageLoader("slicewise.cli.define"),
-        autoescape=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
     changed = sorted(outcome.columns, key=lambda one: -one.changed)
-    return environment.get_template("difference.html").render(
+    return rendered(
+        "difference.html",
         of=outcome,
         at=text_of(outcome.at_us),
         columns=[(one, picture(one)) for one in changed],

@@ -7,12 +7,13 @@ lasts (docs/guides/requests.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from slicewise.errors import SettingsError
 from slicewise.lifecycle.health.alerts import OWNER
+from slicewise.lifecycle.history.drift import stability
 
 Scalar = str | int | float | bool
 LOOKS = 3
@@ -20,8 +21,6 @@ LOOKS = 3
 told."""
 MOST = 200
 """Monitors of a project: each is a request every five seconds."""
-LEAST_SHARE = 1e-4
-"""Share of a bin that is empty, in a drift: its logarithm is to be a number."""
 _FIELDS = frozenset(
     ("feature", "entity", "below", "above", "drift_from", "least", "severity", "owner")
 )
@@ -112,26 +111,19 @@ class Judged:
 
 
 def drift(now: Any, before: Any) -> float | None:
-    """Population stability index of two histograms: 0 where they have one shape; about 0.1 is
-    little, more than 0.25 much. None where one of them is empty, or none."""
-    shares = [_shares(one) for one in (now, before)]
-    if shares[0] is None or shares[1] is None or len(shares[0]) != len(shares[1]):
+    """Population stability index of two histograms (`stability`): about 0.1 is little, more than
+    0.25 much. None where one of them is empty, or none."""
+    counts = [_counts(one) for one in (now, before)]
+    if counts[0] is None or counts[1] is None or counts[0].keys() != counts[1].keys():
         return None
-    pairs = zip(shares[0], shares[1], strict=True)
-    return math.fsum((p - q) * math.log(p / q) for p, q in pairs)
+    return stability(counts[1], counts[0])
 
 
-def _shares(histogram: Any) -> list[float] | None:
+def _counts(histogram: Any) -> dict[str, int] | None:
     if not isinstance(histogram, Mapping) or "bins" not in histogram:
         return None
     counts = [histogram["under"], *histogram["bins"], histogram["over"]]
-    total = sum(counts)
-    return [max(count / total, LEAST_SHARE) for count in counts] if total else None
-
-
-def monitor_causes(monitors: Sequence[Monitor]) -> frozenset[str]:
-    """Causes of these monitors."""
-    return frozenset(one.cause for one in monitors)
+    return {str(n): count for n, count in enumerate(counts)} if any(counts) else None
 
 
 def is_monitor(cause: str) -> bool:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+import xxhash
 
 from slicewise.client import answers
+from slicewise.client.answers import Entity
 from slicewise.client.answers import EntityAnswer as EntityAnswer
 from slicewise.client.answers import Interval as Interval
 from slicewise.client.answers import SourceFreshness as SourceFreshness
-from slicewise.client.instants import instant_text
+from slicewise.client.instants import instant_text, instant_us
 from slicewise.codec.plain import json_safe
+from slicewise.errors import BadRequest
 from slicewise.serving.answering.requests import interval_text
 
 
@@ -45,11 +49,47 @@ def _texts(bounds: Mapping[str, Interval]) -> dict[str, tuple[str, str]]:
 
 
 @dataclass(frozen=True)
+class LogRule:
+    """Logging of a feature set's answers, under the deployment by which they are read.
+
+    below: hashes of entities that are logged. deployment: its digest. versions: numbers of the set
+    and its views, of those that have had several. columns: the entity's own, and which of them are
+    instants.
+    """
+
+    topic: str
+    below: int
+    deployment: str
+    versions: str
+    columns: tuple[tuple[str, bool], ...]
+
+    def key(self, entity: Entity) -> bytes:
+        """JSON of an entity's own columns: the same for every spelling of it."""
+        own = {name: entity.get(name) for name, _ in self.columns}
+        for name, is_instant in self.columns:
+            if is_instant:
+                # of an answer that the store did not give nobody has checked the entity
+                with contextlib.suppress(BadRequest):
+                    own[name] = instant_us(cast(Any, own[name]))
+        return _SORTED.encode(own)
+
+    def takes(self, key: bytes) -> bool:
+        """Tells whether answers of this entity are logged, by whichever process."""
+        return self.below == LOG_ALL or xxhash.xxh64_intdigest(key) < self.below
+
+
+LOG_ALL = 1 << 64
+_SORTED = msgspec.json.Encoder(order="sorted")
+
+
+@dataclass(frozen=True)
 class Answer(answers.Answer):
     """An answer that the API can write."""
 
     doubles: tuple[bool, ...] = ()
     """Per feature, whether a value may be NaN or infinite."""
+    log: LogRule | None = None
+    """Rule by which it is logged; None where it is not."""
 
     def to_wire(self, *, text: bool) -> dict[str, Any]:
         """The answer as the API writes it; text: for JSON, where NaN and infinities are text."""

@@ -55,6 +55,7 @@ def answer_of(
             freshness,
             (),
             doubles=selection.doubles,
+            log=selection.log,
             tokens=request.tokens,
         )
     columns: list[list[Any]] = [[]] * len(refs)
@@ -111,6 +112,7 @@ def answer_of(
         freshness,
         flags,
         doubles=selection.doubles,
+        log=selection.log,
         tokens=request.tokens,
     )
 

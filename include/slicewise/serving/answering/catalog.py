@@ -18,12 +18,18 @@ import pyarrow as pa
 from slicewise.aggregates.sketches.membership import Membership, membership_of
 from slicewise.codec.plain import Converter, converter, has_doubles
 from slicewise.errors import BadRequest
-from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.deployment import (
+    Deployment,
+    VersionedKind,
+    base_of,
+    version_of,
+)
 from slicewise.features.plan.unit import ListUnit, PlannedFeature, SliceUnit, StorageUnit
 from slicewise.features.schema.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP, decimal_parts
 from slicewise.names import unknown
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading.exchange import Target
+from slicewise.serving.answering.answer import LOG_ALL, LogRule
 from slicewise.serving.answering.requests import Entity, Scalar, instant, instant_us
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import StoreMetadata, TotalUntil
@@ -73,6 +79,7 @@ class Selection:
     feature_set: str | None
     on_failure: str
     max_staleness_us: int | None
+    log: LogRule | None = None
 
     @cached_property
     def is_remembered(self) -> bool:
@@ -239,8 +246,37 @@ class Catalog:
         if selection is None:
             if len(self._selections) >= SELECTIONS:
                 self._selections.clear()
-            selection = self._selections[key] = _select(self.deployment, refs, feature_set)
+            selection = _select(self.deployment, refs, feature_set)
+            selection = replace(selection, log=self._log_of(selection))
+            self._selections[key] = selection
         return selection
+
+    def _log_of(self, selection: Selection) -> LogRule | None:
+        """The rule by which answers of a selection are logged; None where they are not."""
+        if selection.feature_set is None:
+            return None
+        deployment = self.deployment
+        chosen = deployment.feature_set(selection.feature_set)
+        if chosen.log is None:
+            return None
+        views = dict.fromkeys(ref.partition(":")[0] for ref in chosen.features)
+        versions = [
+            _numbered(deployment, "feature set", chosen.name),
+            *(_numbered(deployment, "view", view) for view in views),
+        ]
+        return LogRule(
+            deployment.topic_of(chosen.log),
+            int(chosen.log_rate * LOG_ALL),
+            self.digest,
+            " ".join(filter(None, versions)),
+            tuple((name, kind == TIMESTAMP) for name, kind in selection.columns.items()),
+        )
+
+
+def _numbered(deployment: Deployment, kind: VersionedKind, name: str) -> str:
+    base = base_of(name)
+    live = deployment.live_version(kind, base)
+    return "" if live.newest < 2 else f"{base}@{version_of(name) or live.live}"
 
 
 def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Selection:

@@ -111,6 +111,7 @@ class PastQuestion:
             flags,
             lacking,
             doubles=selection.doubles,
+            log=selection.log,
             tokens=request.tokens,
         )
 

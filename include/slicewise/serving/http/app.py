@@ -149,6 +149,8 @@ class App:
                 if catalog is None:
                     catalog = await self.connection.run(self.service.load())
                 await self.connection.run(self.service.freshness.listen(catalog))
+                if self.request_log is not None:
+                    self.request_log.open()
                 unreadable = self.service.freshness.unreadable.items()
                 self._deaf = (
                     "; ".join(f"source {name}: {error.what}" for name, error in unreadable) or None
@@ -228,11 +230,14 @@ class App:
         packed_in, packed_out, accept = media_types(headers)
         try:
             check_accepted(accept, JSON_KINDS)
-            body = parse_outcomes(await _body(headers, receive), msgpack=packed_in)
-            # in no place of an answer: it reads nothing of the store
-            catalog = await self.connection.run(self.service.load())
-            taken = await self.outcomes.take(body, catalog.deployment, self.service.clock.now_us())
-            return encoded(200, taken, msgpack=packed_out)
+            given = await _body(headers, receive)
+            async with self.gate.entered(self._client(scope)):  # as long as it takes the loop
+                body = parse_outcomes(given, msgpack=packed_in)
+                catalog = await self.connection.run(self.service.load())
+                now_us = self.service.clock.now_us()
+                events = await self.outcomes.checked(body, catalog.deployment, now_us)
+            await self.outcomes.write(events)
+            return encoded(200, self.outcomes.count(body), msgpack=packed_out)
         except Exception as error:  # noqa: BLE001
             return self._failures.response(error, msgpack=packed_out)
 

@@ -372,6 +372,7 @@ class Features:
         self._metrics.values.inc(len(members) * len(answer.features))
         for number, member in enumerate(members):
             self._respond(member, _written(bodies[member.msgpack][number], member.msgpack))
+        for number, member in enumerate(members):
             self._log(member.request, answer, number, member.ticket.client, member.begun)
 
     def _instead(self, member: Member, error: StoreUnavailable | NotReady) -> None:

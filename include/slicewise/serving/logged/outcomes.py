@@ -14,7 +14,7 @@ from slicewise.client.answers import Entity
 from slicewise.client.instants import instant_us
 from slicewise.errors import BadRequest, Overloaded, StoreUnavailable, UnknownName
 from slicewise.features.plan.deployment import Deployment
-from slicewise.serving.logged.rules import entity_text
+from slicewise.serving.logged.records import entity_text
 from slicewise.serving.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ MAX_EVENTS = 1_000
 """Predictions and labels of one request."""
 MAX_TEXT = 1_000
 """Characters of a text in them."""
-WAITING = 20_000
+MAX_EVENT_BYTES = 1 << 16
+"""Bytes of an event as it stands in its topic."""
+WAITING = 5_000
 """Events of all requests that wait for the broker."""
 PATIENCE_S = 5.0
 """Longest that the broker may take."""
@@ -66,6 +68,8 @@ class OutcomesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     labels: list[Label] = msgspec.field(default_factory=list)
 
 
+Event = tuple[str, bytes, bytes]
+"""Topic, key and value."""
 _JSON = msgspec.json.Decoder(OutcomesBody)
 _MSGPACK = msgspec.msgpack.Decoder(OutcomesBody)
 _ENCODER = msgspec.json.Encoder()
@@ -136,12 +140,16 @@ class Outcomes:
     async def take(
         self, body: OutcomesBody, deployment: Deployment, now_us: int
     ) -> Mapping[str, int]:
-        """Numbers of predictions and labels, which all stand in their topics.
+        """Numbers of predictions and labels, which all stand in their topics. Raises what `checked`
+        and `write` raise."""
+        await self.write(await self.checked(body, deployment, now_us))
+        return self.count(body)
 
-        Raises UnknownName where no source takes them, Overloaded, and StoreUnavailable where some
-        may not stand: sent again, what stands counts once.
-        """
-        events: list[tuple[str, bytes, bytes]] = []
+    async def checked(
+        self, body: OutcomesBody, deployment: Deployment, now_us: int
+    ) -> Sequence[Event]:
+        """The events of a body. Raises UnknownName where no source takes them, and BadRequest."""
+        events: list[Event] = []
         if body.predictions:
             topic = _topic(deployment, "predictions")
             for i, one in enumerate(body.predictions):
@@ -152,13 +160,21 @@ class Outcomes:
             for i, label in enumerate(body.labels):
                 await _breathe(i)
                 events.append((topic, *_label(label, now_us, f"labels[{i}]")))
-        await self._written(events)
+        return events
+
+    def count(self, body: OutcomesBody) -> Mapping[str, int]:
+        """Counts what was taken; the numbers of both."""
         taken = {"predictions": len(body.predictions), "labels": len(body.labels)}
         for kind, number in taken.items():
             self._counted.labels(kind).inc(number)
         return taken
 
-    async def _written(self, events: Sequence[tuple[str, bytes, bytes]]) -> None:
+    async def write(self, events: Sequence[Event]) -> None:
+        """Returns when all of them stand.
+
+        Raises Overloaded, and StoreUnavailable where some may not stand: sent again, what stands
+        counts once.
+        """
         writer = self._opened()
         if writer.waiting + len(events) > WAITING:
             raise Overloaded(
@@ -187,14 +203,15 @@ class Outcomes:
         await done
         if failures:
             raise StoreUnavailable(
-                f"the broker did not take {len(failures)} of {len(events)} events: {failures[0]}",
+                f"the broker did not take {len(failures)} of {len(events)} events for "
+                f"{', '.join(sorted({topic for topic, *_ in events}))}: {failures[0]}",
                 where=f"Kafka at {self._bootstrap}",
                 expected="a broker that has the topics of the deployment",
                 next_step="send them all again: what stands already counts once",
             )
 
     def _poll(self) -> None:
-        """Hears what the broker says, for as long as somebody waits for it."""
+        """Polls the broker's client, for as long as somebody waits for it."""
         writer = self._opened()
         writer.poll()
         if self._timer is not None:
@@ -253,17 +270,17 @@ def _topic(deployment: Deployment, kind: str) -> str:
 
 def _prediction(one: Prediction, now_us: int, where: str) -> tuple[bytes, bytes]:
     record = {
-        "event_id": f"{one.model}/{one.prediction_id}",
+        "event_id": _id_of([one.model, one.prediction_id]),
         "prediction_id": one.prediction_id,
         "logged_at": now_us,
         "model": one.model,
         "predicted_at": _instant(one.predicted_at, f"{where}.predicted_at"),
         "request_id": one.request_id,
-        "entity": None if one.entity is None else entity_text(one.entity).decode(),
+        "entity": None if one.entity is None else entity_text(one.entity),
         "score": one.score,
         "predicted": one.predicted,
     }
-    return one.prediction_id.encode(), _ENCODER.encode(record)
+    return one.prediction_id.encode(), _encoded(record, where)
 
 
 def _label(one: Label, now_us: int, where: str) -> tuple[bytes, bytes]:
@@ -276,9 +293,25 @@ def _label(one: Label, now_us: int, where: str) -> tuple[bytes, bytes]:
         "score": one.score,
         "predicted": one.predicted,
     }
-    event_id = xxhash.xxh3_128_hexdigest(_ENCODER.encode(content))
-    record = {"event_id": event_id, "logged_at": now_us, **content}
-    return one.prediction_id.encode(), _ENCODER.encode(record)
+    record = {"event_id": _id_of(content), "logged_at": now_us, **content}
+    return one.prediction_id.encode(), _encoded(record, where)
+
+
+def _id_of(content: object) -> str:
+    """The same for equal content."""
+    return xxhash.xxh3_128_hexdigest(_ENCODER.encode(content))
+
+
+def _encoded(record: Mapping[str, Any], where: str) -> bytes:
+    encoded = _ENCODER.encode(record)
+    if len(encoded) > MAX_EVENT_BYTES:
+        raise BadRequest(
+            f"an event of {len(encoded):,} bytes",
+            where=where,
+            expected=f"at most {MAX_EVENT_BYTES:,}",
+            next_step="shorten it; nothing of this request was taken",
+        )
+    return encoded
 
 
 def _instant(value: str | int | None, where: str) -> int | None:
@@ -288,5 +321,8 @@ def _instant(value: str | int | None, where: str) -> int | None:
         return instant_us(value)
     except BadRequest as error:
         raise BadRequest(
-            error.what, where=where, expected=error.expected, next_step=error.next_step
+            error.what,
+            where=where,
+            expected=error.expected,
+            next_step="correct it; nothing of this request was taken",
         ) from error

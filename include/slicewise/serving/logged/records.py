@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from slicewise.serving.answering.answer import Answer
-from slicewise.serving.answering.requests import FeaturesRequest
-from slicewise.serving.logged.rules import Rule
+from slicewise.serving.answering.answer import Answer, LogRule
+from slicewise.serving.answering.requests import Entity, FeaturesRequest
 
 
 class LoggedAnswer(msgspec.Struct):
@@ -37,7 +36,7 @@ class Answered:
     """A response that was given, of which some is logged. position: of its entity in the answer,
     which may be of several requests; None: all of the answer are its own."""
 
-    rule: Rule
+    rule: LogRule
     request: FeaturesRequest
     request_id: str
     answer: Answer
@@ -55,10 +54,16 @@ class Answered:
 
 
 _ENCODER = msgspec.json.Encoder()
+_SORTED = msgspec.json.Encoder(order="sorted")
 
 
-def record_of(answered: Answered, position: int, entity: bytes) -> bytes:
-    """The event of one of its entities, as JSON. entity: its text."""
+def entity_text(entity: Entity) -> str:
+    """JSON of an entity, the same for every order of its columns."""
+    return _SORTED.encode(entity).decode()
+
+
+def record_of(answered: Answered, position: int) -> bytes:
+    """The event of one of its entities, as JSON."""
     answer = answered.answer
     result = answer.results[position]
     return _ENCODER.encode(
@@ -71,7 +76,7 @@ def record_of(answered: Answered, position: int, entity: bytes) -> bytes:
             answered.caller,
             answer.mode,
             answer.t_us,
-            entity.decode(),
+            entity_text(result.entity),
             answer.values_text(position).decode(),
             result.token,
             ",".join(answer.flags),

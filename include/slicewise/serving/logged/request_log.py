@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from slicewise import log
@@ -17,7 +17,6 @@ from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import FeaturesRequest
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.logged.records import Answered, record_of
-from slicewise.serving.logged.rules import Rule, entity_text, rule_of
 from slicewise.serving.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 BUFFER = 20_000
 """Answers of entities that wait to be written; those of entities that are not sampled count too."""
-BROKER_BUFFER = 20_000
-"""Events that wait for the broker."""
+BROKER_BUFFER = 1_000
+"""Events that wait for the broker: what it says of them comes in one turn of the loop."""
 PATIENCE_S = 30.0
 """An event that the broker has not taken for so long is lost."""
 TURN_S = 0.0004
-"""Longest that the log holds the loop in one of its turns."""
+"""Time of the loop after which the log ends its turn; one answer of many values may take longer."""
 PAUSE_S = 0.002
 """Between two turns while there is something to write: whoever is answered meanwhile goes first."""
 EVERY_S = 0.05
@@ -60,15 +59,16 @@ class RequestLog:
         """Entities of the answers in the buffer."""
         self._rest: tuple[Answered, int] | None = None
         """The answer that is being written, and the next of its positions."""
-        self._rules: dict[str, Rule | None] = {}
-        self._rules_of: object = None
-        """The catalog that the rules are of."""
+        self._unopened = ""
+        """Reason why no client could be made, as it was said last."""
         self._timer: asyncio.TimerHandle | None = None
         self._writer: EventWriter | None = None
         # of every process another: ids that nobody gave are different for ever
         self._prefix, self._numbered = os.urandom(6).hex(), 0
-        self._lost_since = 0
-        self._logged_lost_at = -LOG_EVERY_S
+        self._lost_since = Counter[str]()
+        """Reason -> answers that were lost since the last line about it."""
+        self._last_error = ""
+        self._said_lost_at = -LOG_EVERY_S
         self._taken = metrics.logged_answers
         self._lost = metrics.lost_answers
 
@@ -83,15 +83,13 @@ class RequestLog:
     ) -> None:
         """Takes note of an answer that was given. position: of the request's only entity in an
         answer to several requests. seconds: that it took."""
-        name = request.feature_set
-        if name is None:
-            return
-        rule = self._rule(name)
+        rule = answer.log
         if rule is None:
             return
         entities = 1 if position is not None else len(answer.results)
         if self._entities + entities > self._most:
-            self._lose(entities, "buffer")
+            some = answer.results if position is None else (answer.results[position],)
+            self._lose(sum(rule.takes(rule.key(one.entity)) for one in some), "buffer")
             return
         self._numbered += 1
         self._entities += entities
@@ -110,15 +108,13 @@ class RequestLog:
         if self._timer is None:
             self._again(PAUSE_S)
 
-    def _rule(self, name: str) -> Rule | None:
+    def open(self) -> None:
+        """Makes the broker's client before the first answer, where something is deployed that
+        logs: that takes some hundredths of a second."""
         catalog = self._service.catalog
-        if catalog is None:  # a default was answered while the store was away
-            return self._rules.get(name)
-        if catalog is not self._rules_of:
-            self._rules, self._rules_of = {}, catalog
-        if name not in self._rules:
-            self._rules[name] = rule_of(catalog.deployment, catalog.digest, name)
-        return self._rules[name]
+        sets = () if catalog is None else catalog.deployment.feature_sets
+        if self._writer is None and any(one.log is not None for one in sets):
+            self._opened()
 
     # ------------------------------------------------------------ in the time that is left
     def _again(self, seconds: float) -> None:
@@ -127,27 +123,30 @@ class RequestLog:
     def _turn(self) -> None:
         """Writes some of the buffer, and comes again while there is more."""
         self._timer = None
-        try:
-            has_room = self._write(time.perf_counter() + TURN_S)
-        except Exception as error:  # noqa: BLE001  # the next answers are logged all the same
-            self._broke(error)
-            has_room = True
+        has_room = self._written(time.perf_counter() + TURN_S)
         if self._entities and has_room:
             self._again(PAUSE_S)
         elif self._entities or (self._writer is not None and self._writer.waiting):
             self._again(EVERY_S)
+        else:
+            self._say_lost()
 
-    def _write(self, until: float) -> bool:
-        """Writes for so long; False where the broker has enough for now."""
+    def _written(self, until: float) -> bool:
+        """Writes for so long; False where the broker has enough for now, or cannot be reached."""
         writer = self._opened()
+        if writer is None:
+            return False
         writer.poll()
         while self._entities:
             if self._rest is None:
                 answered = self._buffer.popleft()
                 self._rest = answered, answered.positions.start
             answered, position = self._rest
-            if not self._hand_over(writer, answered, position):
-                return False
+            try:
+                if not self._hand_over(writer, answered, position):
+                    return False
+            except Exception as error:  # noqa: BLE001  # the others are logged all the same
+                self._lose(1, "defect", f"{type(error).__name__}: {error}")
             self._entities -= 1
             last = position + 1 >= answered.positions.stop
             self._rest = None if last else (answered, position + 1)
@@ -156,11 +155,11 @@ class RequestLog:
         return True
 
     def _hand_over(self, writer: EventWriter, answered: Answered, position: int) -> bool:
-        entity = entity_text(answered.answer.results[position].entity)
-        if not answered.rule.takes(entity):
+        rule = answered.rule
+        key = rule.key(answered.answer.results[position].entity)
+        if not rule.takes(key):
             return True
-        record = record_of(answered, position, entity)
-        return writer.append(answered.rule.topic, entity, record, self._delivered)
+        return writer.append(rule.topic, key, record_of(answered, position), self._delivered)
 
     def _delivered(self, error: str | None) -> None:
         if error is None:
@@ -168,28 +167,36 @@ class RequestLog:
         else:
             self._lose(1, "broker", error)
 
-    def _opened(self) -> EventWriter:
+    def _opened(self) -> EventWriter | None:
+        """The broker's client; None where none can be made: then answers wait, and are lost when
+        they are too many."""
         if self._writer is None:
-            from slicewise.stores.log.producer import EventWriter  # for those alone who log
+            try:
+                from slicewise.stores.log.producer import EventWriter  # for those alone who log
 
-            self._writer = EventWriter(self._bootstrap, self._patience_s, BROKER_BUFFER)
+                self._writer = EventWriter(self._bootstrap, self._patience_s, BROKER_BUFFER)
+            except Exception as error:  # noqa: BLE001
+                text = f"{type(error).__name__}: {error}"
+                if text != self._unopened:
+                    log.warning("request_log_not_opened", error=text)
+                self._unopened = text
         return self._writer
 
-    def _broke(self, error: Exception) -> None:
-        """Loses the answer that could not be written."""
-        if self._rest is not None:
-            answered, position = self._rest
-            left, self._rest = answered.positions.stop - position, None
-            self._entities -= left
-            self._lose(left, "defect", f"{type(error).__name__}: {error}")
-
     def _lose(self, answers: int, why: str, error: str = "") -> None:
+        if not answers:
+            return
         self._lost.labels(why).inc(answers)
-        self._lost_since += answers
-        now = time.monotonic()
-        if now - self._logged_lost_at >= LOG_EVERY_S:
-            log.warning("answers_not_logged", answers=self._lost_since, why=why, error=error)
-            self._logged_lost_at, self._lost_since = now, 0
+        self._lost_since[why] += answers
+        self._last_error = error or self._last_error
+        if time.monotonic() - self._said_lost_at >= LOG_EVERY_S:
+            self._say_lost()
+
+    def _say_lost(self) -> None:
+        """Writes a line about what was lost since the last one."""
+        if self._lost_since:
+            log.warning("answers_not_logged", **self._lost_since, error=self._last_error)
+            self._said_lost_at, self._last_error = time.monotonic(), ""
+            self._lost_since.clear()
 
     def close(self) -> None:
         """Writes what is left, as far as the broker takes it in a few seconds; the rest is lost."""
@@ -200,8 +207,13 @@ class RequestLog:
             return
         deadline = time.perf_counter() + END_S
         while self._entities and time.perf_counter() < deadline:
-            if not self._write(deadline):
-                self._opened().close(0.1)
-        left = self._entities + self._opened().close(max(0.0, deadline - time.perf_counter()))
-        if left:
-            self._lose(left, "end")
+            if self._written(deadline):
+                continue
+            if self._writer is None:
+                break
+            self._writer.close(0.1)
+        left = self._entities
+        if self._writer is not None:
+            left += self._writer.close(max(0.0, deadline - time.perf_counter()))
+        self._lose(left, "end")
+        self._say_lost()

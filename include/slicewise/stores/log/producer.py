@@ -240,7 +240,8 @@ class EventWriter:
         )
 
     def append(self, topic: str, key: bytes, value: bytes, delivered: Delivered) -> bool:
-        """Hands an event over. False where too many wait already; then nothing is called."""
+        """Hands an event over. False where too many wait already; then nothing is called. One that
+        can never be written is called back for at once."""
 
         def done(error: KafkaError | None, _: Message) -> None:
             delivered(None if error is None else error.str())
@@ -249,6 +250,8 @@ class EventWriter:
             self._producer.produce(topic, value=value, key=key, on_delivery=done)
         except BufferError:
             return False
+        except KafkaException as error:  # larger than a message may be
+            delivered(str(error.args[0].str() if error.args else error))
         return True
 
     @property

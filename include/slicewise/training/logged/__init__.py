@@ -1,4 +1,4 @@
 """Logged answers of the API are answered once more, from the archive.
 
-Doors: replaying.
+Doors: replaying, columns.
 """

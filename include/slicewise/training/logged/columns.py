@@ -20,6 +20,15 @@ def entity_columns(entities: Sequence[str], types: Mapping[str, str]) -> dict[st
     return {name: _column([one[name] for one in given], kind) for name, kind in types.items()}
 
 
+def is_entity(text: str) -> bool:
+    """Tells whether a text is a JSON object of scalars, or of lists of them."""
+    try:
+        entity = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(entity, dict) and not any(isinstance(v, dict) for v in entity.values())
+
+
 def has_lists(entity: str) -> bool:
     """Tells whether filters are asked for several values at once."""
     return any(isinstance(value, list) for value in json.loads(entity).values())

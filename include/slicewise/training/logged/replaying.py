@@ -6,6 +6,7 @@ would give: none is expected.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -17,12 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.errors import BadRequest, UnknownName
-from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.deployment import Deployment, base_of
 from slicewise.features.plan.unit import Source
+from slicewise.offsets.token import decode_all
 from slicewise.settings import Settings
 from slicewise.training.api import training_set
 from slicewise.training.archiving.offline import Offline
-from slicewise.training.logged.columns import answer_texts, entity_columns, has_lists
+from slicewise.training.logged.columns import (
+    answer_texts,
+    entity_columns,
+    has_lists,
+    is_entity,
+)
 from slicewise.training.requests.unit_requests import entity_types, questions_of, resolve
 from slicewise.training.tables.instants import text_of
 
@@ -41,6 +48,8 @@ READ = (
 """Columns of the log that are read."""
 NOT_ANSWERED = ("stale", "default", "offline")
 """Flags of answers that the store did not give."""
+NO_EVENT = "no event of the API"
+"""Reason of what somebody else wrote into the topic."""
 EXAMPLES = 20
 
 
@@ -88,7 +97,7 @@ class Replayed:
             "answers": self.answers,
             "equal": self.equal,
             "different": self.different,
-            "left_out": dict(self.left_out),
+            "left_out": {reason: rows for reason, rows in self.left_out.items() if rows},
             "differing": [one.to_json() for one in self.differing],
         }
 
@@ -121,7 +130,7 @@ def replay_requests(
         reaches.archive_version,
     )
     if feature_set is not None:
-        logged = logged.filter(pc.equal(logged["feature_set"], feature_set))
+        logged = of_set(logged, feature_set, "--set")
     # one order whatever the files: the newest last
     logged = logged.sort_by(
         [("event_time", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
@@ -137,6 +146,9 @@ def replay_requests(
         deployment = _deployment(settings, offline.deployment, digest)
         if deployment is None:
             replayed.left_out["its definitions are lost"] += some.num_rows
+            continue
+        some = _answerable(replayed, deployment, name, some)
+        if not some.num_rows:
             continue
         notify(f"answering {some.num_rows:,} of {name} again")
         again = _answered_again(settings, deployment, name, some, archive=archive, notify=notify)
@@ -166,6 +178,20 @@ def log_of(deployment: Deployment, name: str | None) -> Source:
     )
 
 
+def of_set(logged: pa.Table, feature_set: str, where: str) -> pa.Table:
+    """The answers of a feature set, of all its versions where none is named. Raises UnknownName."""
+    names = pc.unique(logged["feature_set"]).to_pylist()
+    wanted = [name for name in names if feature_set in (name, base_of(name))]
+    if not wanted:
+        raise UnknownName(
+            f"no answer of feature set {feature_set!r} was logged in this time",
+            where=where,
+            expected=", ".join(sorted(names)) or "answers; none was logged in it",
+            next_step="name another, or another time",
+        )
+    return logged.filter(pc.is_in(logged["feature_set"], pa.array(wanted)))
+
+
 def _grouped(logged: pa.Table) -> dict[tuple[str, str], np.ndarray[Any, np.dtype[np.int64]]]:
     """(deployment, feature set) -> rows."""
     by: dict[tuple[str, str], list[int]] = {}
@@ -185,11 +211,37 @@ def _compared(replayed: Replayed, logged: pa.Table) -> pa.Table:
             replayed.left_out[f"flag {flag}"] += 1
         elif not token:
             replayed.left_out["without a token"] += 1
+        elif not _is_token(token) or not is_entity(entity):
+            replayed.left_out[NO_EVENT] += 1
         elif has_lists(entity):
             replayed.left_out["several questions at once"] += 1
         else:
             kept.append(row)
     return logged.take(pa.array(kept, pa.int64()))
+
+
+def _is_token(text: str) -> bool:
+    try:
+        decode_all(text)
+    except BadRequest:
+        return False
+    return True
+
+
+def _answerable(
+    replayed: Replayed, deployment: Deployment, name: str, logged: pa.Table
+) -> pa.Table:
+    """Answers of a set that its deployment has, and whose entities have its columns; the others are
+    counted."""
+    try:
+        _, requested = resolve(deployment, list(deployment.feature_set(name).features))
+    except UnknownName:
+        replayed.left_out[NO_EVENT] += logged.num_rows
+        return logged.slice(0, 0)
+    columns = {*entity_types(requested), *questions_of(requested)}
+    kept = [columns <= json.loads(text).keys() for text in logged["entity"].to_pylist()]
+    replayed.left_out[NO_EVENT] += len(kept) - sum(kept)
+    return logged.filter(pa.array(kept, pa.bool_()))
 
 
 def _deployment(settings: Settings, current: Deployment, digest: str) -> Deployment | None:

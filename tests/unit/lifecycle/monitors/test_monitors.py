@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewise.errors import SettingsError
-from slicewise.lifecycle.monitors.monitor import LEAST_SHARE, MOST, Monitor, drift, parsed
+from slicewise.lifecycle.monitors.monitor import MOST, Monitor, drift, parsed
 
 ACCURACY, LABELS = "labels:accuracy_1h", "labels:labels_1h"
 ENTITY = (("model", "fraud"),)
@@ -45,27 +45,22 @@ def histogram(*counts: int) -> dict[str, Any]:
 COUNTS = st.lists(st.integers(0, 1_000), min_size=4, max_size=4).filter(any)
 
 
-@given(COUNTS, COUNTS, st.integers(2, 9))
-def test_a_drift_is_of_shapes_and_the_same_both_ways(
-    now: list[int], before: list[int], times: int
+@given(COUNTS, COUNTS)
+def test_a_drift_is_the_same_both_ways_and_none_of_a_shape_from_itself(
+    now: list[int], before: list[int]
 ) -> None:
     index = drift(histogram(*now), histogram(*before))
     assert index is not None
     assert index >= 0
     assert drift(histogram(*before), histogram(*now)) == pytest.approx(index)
-    larger = drift(histogram(*(n * times for n in now)), histogram(*before))
-    assert larger == pytest.approx(index)
     assert drift(histogram(*now), histogram(*now)) == 0
 
 
 def test_a_drift_has_the_value_of_its_formula() -> None:
-    wanted = 2 * (0.75 - 0.25) * math.log(0.75 / 0.25)
+    # each bin has half a value more, so that none is empty
+    many, some = 75.5 / 102, 25.5 / 102
     index = drift(histogram(0, 75, 25, 0), histogram(0, 25, 75, 0))
-    assert index == pytest.approx(wanted)
-    lost = drift(histogram(0, 100, 0, 0), histogram(0, 50, 50, 0))
-    assert lost == pytest.approx(
-        0.5 * math.log(2) + (LEAST_SHARE - 0.5) * math.log(LEAST_SHARE / 0.5)
-    )
+    assert index == pytest.approx(2 * (many - some) * math.log(many / some))
 
 
 @pytest.mark.parametrize("other", [None, histogram(0, 0, 0, 0), histogram(1, 2, 3), [1, 2]])

@@ -105,3 +105,11 @@ def test_an_instant_that_is_none_is_named_before_anything_is_written() -> None:
             labels=[LABEL, {**LABEL, "happened_at": "yesterday"}],
         )
     assert refused.value.where == "labels[1].happened_at"
+
+
+def test_an_event_that_is_too_large_is_named_before_anything_is_written() -> None:
+    outcomes = Outcomes("127.0.0.1:1", Metrics())
+    large = {**PREDICTION, "entity": {"user": "x" * 70_000}}
+    with pytest.raises(BadRequest) as refused:
+        taken(outcomes, deployment("predictions", "labels"), predictions=[PREDICTION, large])
+    assert refused.value.where == "predictions[1]"

@@ -92,6 +92,7 @@ def defaults_of(request: FeaturesRequest, selection: Selection, now_us: int) -> 
         (),
         flags,
         doubles=selection.doubles,
+        log=selection.log,
         tokens=request.tokens,
     )
 

@@ -1,0 +1,210 @@
+"""A model gives a score per row, or a reason why it gives none; no file of it runs code of its
+own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from slicewise.errors import BadRequest, SettingsError, StoreUnavailable
+from slicewise.models.declared import DeclaredModel
+
+Doubles = npt.NDArray[np.float64]
+Predict = Callable[[Doubles], Doubles]
+AT_ONCE = 1_000
+"""Rows of one request to an endpoint."""
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of some rows; NaN where there is none. errors: row -> why there is none."""
+
+    values: Doubles
+    errors: Mapping[int, str]
+
+
+def scored(model: DeclaredModel, features: pa.Table) -> Scores:
+    """The model's scores of these rows. features: a column per input of the model, in its order.
+
+    Raises SettingsError for a model that cannot be read, BadRequest for features that are no
+    numbers, StoreUnavailable for an endpoint that does not answer. Rows that it fails on have
+    errors.
+    """
+    if model.kind == "url":
+        return _asked(model, features)
+    predict = (_skops if model.kind == "skops" else _onnx)(model, features.num_columns)
+    matrix = _matrix(features, model.missing)
+    values = np.full(len(matrix), np.nan)
+    errors = dict[int, str]()
+    _predict(predict, matrix, 0, values, errors)
+    for row in np.flatnonzero(~np.isfinite(values)).tolist():
+        errors.setdefault(row, f"its score is {values[row]:g}")
+        values[row] = np.nan
+    return Scores(values, errors)
+
+
+def _predict(
+    predict: Predict, matrix: Doubles, first: int, values: Doubles, errors: dict[int, str]
+) -> None:
+    """Predicts all rows at once; where that fails, halves of them, down to the rows at fault."""
+    if not len(matrix):
+        return
+    try:
+        values[first : first + len(matrix)] = predict(matrix)
+    except Exception as error:  # noqa: BLE001  # a model may raise anything
+        if len(matrix) == 1:
+            text = str(error).strip().splitlines()
+            errors[first] = f"{type(error).__name__}: {text[0] if text else ''}"[:300]
+            return
+        half = len(matrix) // 2
+        _predict(predict, matrix[:half], first, values, errors)
+        _predict(predict, matrix[half:], first + half, values, errors)
+
+
+def _matrix(features: pa.Table, missing: float) -> Doubles:
+    columns = []
+    for name, column in zip(features.column_names, features.columns, strict=True):
+        kind = column.type
+        number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        if not (number or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+            raise BadRequest(
+                f"feature {name!r} is {kind}",
+                where="features of the model",
+                expected="numbers and booleans",
+                next_step="leave it out, or give the model as an endpoint, which takes any value",
+            )
+        flat = column.combine_chunks().cast(pa.float64(), safe=False)
+        columns.append(np.asarray(flat.fill_null(missing).to_numpy(zero_copy_only=False)))
+    return np.column_stack(columns).astype(np.float64)
+
+
+def _skops(model: DeclaredModel, inputs: int) -> Predict:
+    import skops.io
+
+    path = Path(model.location)
+    try:
+        unknown = [t for t in skops.io.get_untrusted_types(file=path) if t not in model.trusted]
+        if unknown:
+            raise SettingsError(
+                f"model {model.name!r} holds types that nobody trusts: {', '.join(unknown)}",
+                where=str(path),
+                expected="types of scikit-learn that skops knows, or that `trusted` names",
+                next_step="look at where the file is from; then name them as trusted",
+            )
+        estimator = skops.io.load(path, trusted=list(model.trusted))
+    except SettingsError:
+        raise
+    except Exception as error:
+        raise _unreadable(model, error) from error
+    _check_inputs(model, getattr(estimator, "n_features_in_", inputs), inputs)
+    if not hasattr(estimator, "predict_proba"):
+        return lambda matrix: np.asarray(estimator.predict(matrix), np.float64).reshape(len(matrix))
+    if len(estimator.classes_) != 2:
+        raise _unreadable(model, f"it has {len(estimator.classes_)} classes, not two")
+    return lambda matrix: np.asarray(estimator.predict_proba(matrix), np.float64)[:, 1]
+
+
+def _onnx(model: DeclaredModel, inputs: int) -> Predict:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model.location, options)
+    except Exception as error:
+        raise _unreadable(model, error) from error
+    given = session.get_inputs()
+    types = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+    if len(given) != 1 or given[0].type not in types or len(given[0].shape) != 2:
+        shown = ", ".join(f"{one.name}: {one.type} {one.shape}" for one in given)
+        raise _unreadable(model, f"its inputs are {shown}, not one matrix of numbers")
+    width = given[0].shape[1]
+    _check_inputs(model, width if isinstance(width, int) else inputs, inputs)
+    outputs = [one for one in session.get_outputs() if one.type in types]
+    named = [one for one in outputs if one.name == "probabilities"] or outputs
+    if not named:
+        raise _unreadable(model, "none of its outputs is a tensor of numbers (zipmap=False)")
+    name = named[0].name
+
+    def predict(matrix: Doubles) -> Doubles:
+        fed = {given[0].name: matrix.astype(types[given[0].type])}
+        scores = np.asarray(session.run([name], fed)[0], np.float64).reshape(len(matrix), -1)
+        if scores.shape[1] > 2:
+            raise ValueError(f"{scores.shape[1]} numbers per row, not one or two")
+        return scores[:, -1]
+
+    return predict
+
+
+def _asked(model: DeclaredModel, features: pa.Table) -> Scores:
+    import httpx
+
+    values = np.full(features.num_rows, np.nan)
+    errors = dict[int, str]()
+    with httpx.Client(timeout=TIMEOUT_S, trust_env=False) as client:
+        for first in range(0, features.num_rows, AT_ONCE):
+            rows = features.slice(first, AT_ONCE).to_pylist()
+            try:
+                reply = client.post(model.location, json={"model": model.name, "rows": rows})
+                reply.raise_for_status()
+                scores = reply.json()["scores"]
+            except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+                raise StoreUnavailable(
+                    f"model {model.name!r} does not answer: {type(error).__name__}: {error}",
+                    where=model.location,
+                    expected='status 200 and {"scores": [number or null, …]}',
+                    next_step="see that its endpoint runs, then start again",
+                ) from error
+            _take(model, scores, first, len(rows), values, errors)
+    return Scores(values, errors)
+
+
+def _take(
+    model: DeclaredModel,
+    scores: Any,
+    first: int,
+    rows: int,
+    values: Doubles,
+    errors: dict[int, str],
+) -> None:
+    if not isinstance(scores, list) or len(scores) != rows:
+        raise StoreUnavailable(
+            f"model {model.name!r} gave other than {rows} scores for {rows} rows",
+            where=model.location,
+            expected="a score, or null, for each row in its order",
+            next_step="correct the endpoint",
+        )
+    for row, score in enumerate(scores, first):
+        number = isinstance(score, int | float) and not isinstance(score, bool)
+        if number and np.isfinite(score):
+            values[row] = score
+        else:
+            errors[row] = f"its score is {score!r}"[:300]
+
+
+def _check_inputs(model: DeclaredModel, wanted: int, given: int) -> None:
+    if wanted != given:
+        raise SettingsError(
+            f"model {model.name!r} has {wanted} inputs, and its features are {given}",
+            where=model.location,
+            expected="the features that it was trained on, in their order",
+            next_step="correct `features` of the model",
+        )
+
+
+def _unreadable(model: DeclaredModel, error: object) -> SettingsError:
+    lines = str(error).strip().splitlines()
+    return SettingsError(
+        f"model {model.name!r} cannot be read: {lines[0] if lines else error!r}"[:400],
+        where=model.location,
+        expected="a file of skops.io.dump with two classes or a number, or of ONNX with one matrix "
+        "of numbers as input",
+        next_step="write it anew; docs/guides/backtest.md shows how",
+    )

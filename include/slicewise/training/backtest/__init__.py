@@ -1,0 +1,4 @@
+"""A model is judged on logged requests, before it answers any.
+
+Doors: Backtest, run_backtest.
+"""

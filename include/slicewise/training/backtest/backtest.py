@@ -1,0 +1,378 @@
+"""Logged requests go through a model, beside the one that answered them: scores, labels, measures
+and where the new one is worse."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicewise.errors import BadRequest
+from slicewise.features.plan.deployment import Deployment
+from slicewise.models.declared import DeclaredModel
+from slicewise.models.measures import (
+    Doubles,
+    Gain,
+    Measures,
+    gain,
+    losses,
+    measured,
+    single_auc,
+)
+from slicewise.models.scoring import Scores, scored
+from slicewise.settings import Settings
+from slicewise.training.api import training_set
+from slicewise.training.archiving.offline import Offline
+from slicewise.training.backtest.rows import LoggedRows, answered, read_rows
+from slicewise.training.logged.columns import entity_columns
+from slicewise.training.requests.unit_requests import entity_types, questions_of, resolve
+
+Notify = Callable[[str], None]
+LEAST_ROWS = 20
+"""Fewest rows of a slice that is measured by itself."""
+MOST_SLICES = 20
+LEAKS_FROM = 0.995
+"""Area under the curve from which a single feature is taken to know the label."""
+SERVED = "served"
+"""Features as they were answered."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows that share a value of a column: an entity's, the caller, the versions, the hour."""
+
+    column: str
+    value: str
+    gain: Gain
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"column": self.column, "value": self.value} | self.gain.to_json()
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A feature that by itself tells the label, or nearly does."""
+
+    feature: str
+    auc: float
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """Outcome of a backtest of B, beside A where there is one.
+
+    left_out: reason -> rows that were not measured. features: "served", or the knowledge by which
+    they were computed. scores_of_a: "sent" to the API, or "computed" from the answers. by_b, by_a:
+    measures over the rows that both have scores and labels of. slices: where B is worse beyond
+    chance, the worst first. inputs: what was read, by which the same comes again.
+    """
+
+    model: str
+    beside: str
+    requests: int
+    measured: int
+    left_out: Mapping[str, int]
+    examples: Sequence[str]
+    features: str
+    scores_of_a: str
+    by_b: Measures
+    by_a: Measures | None
+    gain: Gain | None
+    slices: tuple[Slice, ...]
+    leaks: tuple[Leak, ...]
+    labels_before: int
+    """Rows whose label came before their answer."""
+    corrected: int
+    """Rows whose label was corrected."""
+    inputs: Mapping[str, Any]
+    rows: pa.Table
+    """A row per logged entity: what it was, its label and its scores."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, without the rows."""
+        return {
+            "model": self.model,
+            "beside": self.beside or None,
+            "requests": self.requests,
+            "measured": self.measured,
+            "left_out": dict(self.left_out),
+            "examples": list(self.examples),
+            "features": self.features,
+            "scores_of_a": self.scores_of_a or None,
+            "measures": self.by_b.to_json(),
+            "measures_of_a": None if self.by_a is None else self.by_a.to_json(),
+            "gain": None if self.gain is None else self.gain.to_json(),
+            "worse_slices": [one.to_json() for one in self.slices],
+            "leaks": [{"feature": one.feature, "auc": one.auc} for one in self.leaks],
+            "labels_before_answers": self.labels_before,
+            "corrected_labels": self.corrected,
+            "inputs": dict(self.inputs),
+        }
+
+
+def run_backtest(
+    settings: Settings,
+    models: Mapping[str, DeclaredModel],
+    model: DeclaredModel,
+    *,
+    beside: str = "",
+    log: str | None = None,
+    feature_set: str | None = None,
+    start_us: int = 0,
+    end_us: int | None = None,
+    labels_until_us: int | None = None,
+    knowledge: str = "arrival",
+    archive: bool = True,
+    notify: Notify,
+) -> Backtest:
+    """Judges a model on the requests that were logged in [start_us, end_us).
+
+    beside: the model that answered them: its scores are those that were sent, else those of the
+    model of this name. labels_until_us: labels that came later do not count. knowledge: of features
+    that were not answered then, by which they are computed from the archive. Raises what reading
+    the archive, building a training set and reading a model raise.
+    """
+    offline = Offline.open(settings)
+    deployment = offline.deployment
+    rows = read_rows(
+        deployment,
+        offline.archive,
+        log=log,
+        feature_set=feature_set,
+        start_us=start_us,
+        end_us=end_us,
+        labels_until_us=labels_until_us,
+        beside=beside,
+    )
+    notify(f"{len(rows):,} logged answers, of which {_labelled(rows):,} have a label")
+    if not len(rows):
+        raise BadRequest(
+            "no answer was logged in this time",
+            where="--start, --end",
+            expected="a time with logged answers",
+            next_step="name another; slicewise replay-requests counts them",
+        )
+    labels = _labels(rows, model)
+    features, how = _features(settings, deployment, model, rows, knowledge, archive, notify)
+    notify(f"scores of {model.name}")
+    scores_b = scored(model, features)
+    scores_a, sent = _beside(models, beside, rows, notify)
+    left = Counter[str]({"about a past instant": rows.past})
+    usable = np.isfinite(labels)
+    left["without a label"] = int((~usable).sum())
+    ambiguous = usable & (rows.labels > 1)
+    left["with labels that contradict each other"] = int(ambiguous.sum())
+    usable &= ~ambiguous
+    failed = usable & ~np.isfinite(scores_b.values)
+    left[f"without a score of {model.name}"] = int(failed.sum())
+    usable &= ~failed
+    if beside:
+        lacking = usable & ~np.isfinite(scores_a)
+        left[f"without a score of {beside}"] = int(lacking.sum())
+        usable &= ~lacking
+    of_label, of_b, of_a = labels[usable], scores_b.values[usable], scores_a[usable]
+    both = (
+        gain(losses(of_label, of_a), losses(of_label, of_b)) if beside and len(of_label) else None
+    )
+    digest = {name: _digest(models[name]) for name in (model.name, beside) if name in models}
+    return Backtest(
+        model.name,
+        beside,
+        len(rows) + rows.past,
+        int(usable.sum()),
+        {reason: count for reason, count in left.items() if count},
+        _examples(rows, scores_b),
+        how,
+        sent,
+        measured(of_label, of_b, model.threshold),
+        measured(of_label, of_a, _threshold(models, beside)) if beside else None,
+        both,
+        _slices(rows, usable, of_label, of_a, of_b) if both is not None else (),
+        _leaks(features, usable, of_label),
+        _before(rows),
+        rows.corrected,
+        {"logs": rows.inputs, "models": digest, "deployment": deployment.digest},
+        _table(rows, labels, scores_a, scores_b, beside),
+    )
+
+
+def _labelled(rows: LoggedRows) -> int:
+    return int(np.isfinite(rows.label_us).sum())
+
+
+def _labels(rows: LoggedRows, model: DeclaredModel) -> Doubles:
+    labels = np.full(len(rows), np.nan)
+    texts = zip(rows.label.to_pylist(), rows.value.to_pylist(), strict=True)
+    for row, (label, value) in enumerate(texts):
+        if value is not None:
+            labels[row] = value
+        elif label is not None:
+            if not model.positive:
+                raise BadRequest(
+                    f"the label of request {rows.requests['request_id'][row].as_py()!r} is the text "
+                    f"{label!r}",
+                    where=f"[models.{model.name}]",
+                    expected="labels with a value, or positive= for the label of a score of 1",
+                    next_step=f'add positive = "{label}", if that is what a score of 1 stands for',
+                )
+            labels[row] = float(label == model.positive)
+    return labels
+
+
+def _features(
+    settings: Settings,
+    deployment: Deployment,
+    model: DeclaredModel,
+    rows: LoggedRows,
+    knowledge: str,
+    archive: bool,
+    notify: Notify,
+) -> tuple[pa.Table, str]:
+    refs, requested = resolve(
+        deployment, model.features if isinstance(model.features, str) else list(model.features)
+    )
+    served = answered(rows, refs)
+    if served is not None:
+        return served, SERVED
+    types: Mapping[str, str] = {**entity_types(requested), **questions_of(requested)}
+    entities = rows.requests["entity"].to_pylist()
+    for row, text in enumerate(entities):
+        missing = types.keys() - json.loads(text).keys()
+        if missing:
+            raise BadRequest(
+                f"the entity of request {rows.requests['request_id'][row].as_py()!r} lacks "
+                f"{', '.join(sorted(missing))}",
+                where=f"features of {model.name}",
+                expected="requests whose entities have what its features are asked by",
+                next_step="name a feature set of the same entity",
+            )
+    notify(f"features of {model.name} by {knowledge}: they were not answered then")
+    spine = pa.table({**entity_columns(entities, types), "at": rows.requests["answered_at"]})
+    built = training_set(
+        spine,
+        list(refs),
+        knowledge,
+        deployment=deployment,
+        settings=settings,
+        archive=archive,
+        progress=notify,
+    )
+    return built.to_arrow().select(list(refs)), knowledge
+
+
+def _beside(
+    models: Mapping[str, DeclaredModel], beside: str, rows: LoggedRows, notify: Notify
+) -> tuple[Doubles, str]:
+    if not beside or np.isfinite(rows.score).any():
+        return rows.score, "sent" if beside else ""
+    declared = models.get(beside)
+    refs = None if declared is None or isinstance(declared.features, str) else declared.features
+    if declared is not None and refs is None:
+        first = json.loads(rows.requests["answer"][0].as_py())
+        refs = tuple(first)
+    given = None if refs is None else answered(rows, refs)
+    if declared is None or given is None:
+        raise BadRequest(
+            f"no prediction of model {beside!r} stands in the log",
+            where="--beside",
+            expected="predictions that were sent to POST /v1/outcomes with the request's id, or a "
+            "model of this name whose features were answered",
+            next_step="leave it out, or name the model that answered",
+        )
+    notify(f"scores of {beside}: none was sent, they are computed from the answers")
+    return scored(declared, given).values, "computed"
+
+
+def _threshold(models: Mapping[str, DeclaredModel], name: str) -> float:
+    return models[name].threshold if name in models else 0.5
+
+
+def _examples(rows: LoggedRows, scores: Scores) -> Sequence[str]:
+    ids = rows.requests["request_id"]
+    return [f"request {ids[row].as_py()}: {why}" for row, why in sorted(scores.errors.items())[:3]]
+
+
+def _slices(
+    rows: LoggedRows,
+    usable: np.ndarray[Any, np.dtype[np.bool_]],
+    labels: Doubles,
+    of_a: Doubles,
+    of_b: Doubles,
+) -> tuple[Slice, ...]:
+    requests = rows.requests.filter(pa.array(usable))
+    # of all rows together, so that a slice of one class has the same loss
+    loss_a, loss_b = losses(labels, of_a), losses(labels, of_b)
+    columns: dict[str, list[str]] = {
+        name: [str(value) for value in requests[name].to_pylist()]
+        for name in ("caller", "versions")
+    }
+    instants = requests["answered_at"].cast(pa.int64()).to_pylist()
+    columns["hour"] = [f"{us // 3_600_000_000 % 24:02d}:00 UTC" for us in instants]
+    entities = [json.loads(text) for text in requests["entity"].to_pylist()]
+    for name in dict.fromkeys(name for entity in entities for name in entity):
+        columns[name] = [str(entity.get(name)) for entity in entities]
+    found = []
+    for name, values in columns.items():
+        by_value: dict[str, list[int]] = {}
+        for row, value in enumerate(values):
+            by_value.setdefault(value, []).append(row)
+        for value, numbers in by_value.items():
+            if LEAST_ROWS <= len(numbers) < len(labels):
+                own = gain(loss_a[numbers], loss_b[numbers])
+                if own.difference > own.within:
+                    found.append(Slice(name, value, own))
+    worst = sorted(found, key=lambda one: one.gain.within - one.gain.difference)
+    return tuple(worst[:MOST_SLICES])
+
+
+def _leaks(
+    features: pa.Table, usable: np.ndarray[Any, np.dtype[np.bool_]], labels: Doubles
+) -> tuple[Leak, ...]:
+    leaks = []
+    for name in features.column_names:
+        kind = features[name].type
+        if not (
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+        ):
+            continue
+        column = features[name].filter(pa.array(usable)).combine_chunks()
+        values = column.cast(pa.float64(), safe=False).fill_null(float("nan"))
+        auc = single_auc(labels, np.asarray(values.to_numpy(zero_copy_only=False)))
+        if auc is not None and auc >= LEAKS_FROM:
+            leaks.append(Leak(name, auc))
+    return tuple(leaks)
+
+
+def _before(rows: LoggedRows) -> int:
+    answered_us = np.asarray(rows.requests["answered_at"].cast(pa.int64()).to_numpy(), np.float64)
+    return int((rows.label_us < answered_us).sum())
+
+
+def _table(
+    rows: LoggedRows, labels: Doubles, scores_a: Doubles, scores_b: Scores, beside: str
+) -> pa.Table:
+    def column(values: Doubles) -> pa.Array:
+        return pa.array(values, pa.float64(), mask=~np.isfinite(values))
+
+    table = rows.requests.select(["request_id", "answered_at", "entity"])
+    table = table.append_column("label", column(labels))
+    if beside:
+        table = table.append_column("score_a", column(scores_a))
+    table = table.append_column("score_b", column(scores_b.values))
+    why = [scores_b.errors.get(row) for row in range(len(rows))]
+    return table.append_column("error_b", pa.array(why, pa.string()))
+
+
+def _digest(model: DeclaredModel) -> str:
+    """SHA-256 of a model's file, or its address."""
+    if model.kind == "url":
+        return model.location
+    return hashlib.sha256(Path(model.location).read_bytes()).hexdigest()

@@ -1,0 +1,233 @@
+"""Logged requests meet the labels of their predictions, as these had matured by an instant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slicewise.errors import BadRequest
+from slicewise.features.plan.deployment import Deployment, base_of
+from slicewise.features.plan.unit import Source
+from slicewise.training.archive import Archive, Archived, NothingArchived
+from slicewise.training.logged.replaying import log_of, of_set
+from slicewise.training.tables.instants import text_of
+
+REQUESTS = (
+    "request_id",
+    "logged_at",
+    "feature_set",
+    "deployment",
+    "versions",
+    "caller",
+    "mode",
+    "answered_at",
+    "entity",
+    "answer",
+    "flags",
+)
+PREDICTIONS = ("prediction_id", "logged_at", "model", "request_id", "entity", "score")
+LABELS = ("prediction_id", "logged_at", "label", "value")
+
+_JOINED = """
+WITH newest_labels AS (
+    SELECT * FROM labels
+    QUALIFY row_number() OVER (
+        PARTITION BY prediction_id ORDER BY event_time DESC, "partition" DESC, "offset" DESC
+    ) = 1
+),
+corrected AS (
+    SELECT prediction_id, count(DISTINCT (label, value)) > 1 AS corrected
+    FROM labels GROUP BY prediction_id
+),
+links AS (
+    SELECT DISTINCT prediction_id, request_id, entity FROM predictions
+    WHERE request_id IS NOT NULL
+),
+labelled AS (
+    SELECT l.label, l.value, l.event_time AS label_us, c.corrected,
+           coalesce(k.request_id, l.prediction_id) AS request_id, k.entity
+    FROM newest_labels l JOIN corrected c USING (prediction_id)
+    LEFT JOIN links k USING (prediction_id)
+),
+scored AS (
+    SELECT coalesce(request_id, prediction_id) AS request_id, entity, score
+    FROM predictions WHERE model = $beside
+    QUALIFY row_number() OVER (
+        PARTITION BY coalesce(request_id, prediction_id), entity
+        ORDER BY event_time DESC, "partition" DESC, "offset" DESC
+    ) = 1
+),
+counted AS (
+    SELECT *, count(*) OVER (PARTITION BY request_id) AS entities FROM requests
+)
+SELECT r.number,
+       any_value(l.label) AS label, any_value(l.value) AS value,
+       any_value(l.label_us) AS label_us, bool_or(l.corrected) AS corrected,
+       count(DISTINCT (l.label, l.value)) AS labels, any_value(s.score) AS score
+FROM counted r
+LEFT JOIN labelled l ON l.request_id = r.request_id AND (r.entities = 1 OR l.entity = r.entity)
+LEFT JOIN scored s ON s.request_id = r.request_id AND (r.entities = 1 OR s.entity = r.entity)
+GROUP BY r.number ORDER BY r.number
+"""
+
+
+@dataclass(frozen=True)
+class LoggedRows:
+    """Logged requests, a row per entity, the oldest first.
+
+    requests: columns of the log. label, value: of the newest label; null where there is none yet.
+    label_us: when it came. score: of the model beside, as it was sent. labels: how many different
+    labels a row has: more than one where several predictions of it have others. past: answers about
+    past instants, which no model was asked for, and which are left out. inputs: log -> what of its
+    archive was read.
+    """
+
+    requests: pa.Table
+    label: pa.ChunkedArray
+    value: pa.ChunkedArray
+    label_us: np.ndarray[Any, np.dtype[np.float64]]
+    corrected: int
+    labels: np.ndarray[Any, np.dtype[np.int64]]
+    score: np.ndarray[Any, np.dtype[np.float64]]
+    past: int
+    inputs: Mapping[str, Mapping[str, Any]]
+
+    def __len__(self) -> int:
+        return int(self.requests.num_rows)
+
+
+def read_rows(
+    deployment: Deployment,
+    archive: Archive,
+    *,
+    log: str | None,
+    feature_set: str | None,
+    start_us: int,
+    end_us: int | None,
+    labels_until_us: int | None,
+    beside: str,
+) -> LoggedRows:
+    """The requests of one feature set that were logged in [start_us, end_us).
+
+    labels_until_us: the newest labels count that came before. beside: name of the model whose
+    scores were sent, or "". Raises UnknownName, BadRequest and NothingArchived.
+    """
+    source = log_of(deployment, log)
+    inputs = dict[str, Mapping[str, Any]]()
+    requests = _events(archive, source, REQUESTS, start_us, end_us, inputs)
+    if requests is None:
+        raise NothingArchived(
+            f"nothing of {source.name!r} is archived yet",
+            where=f"log.{source.name}",
+            expected="answers that were logged, and an hourly archive since",
+            next_step="wait for compact_slices, or trigger it",
+        )
+    requests = _of_one_set(requests, feature_set)
+    live = requests.filter(pc.equal(requests["mode"], "live"))
+    past, requests = requests.num_rows - live.num_rows, live
+    order = [("event_time", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+    requests = requests.sort_by(order)
+    numbers = pa.array(np.arange(requests.num_rows), pa.int64())
+    joined = _joined(
+        requests.append_column("number", numbers),
+        _of_kind(deployment, archive, "predictions", PREDICTIONS, None, inputs),
+        _of_kind(deployment, archive, "labels", LABELS, labels_until_us, inputs),
+        beside,
+    )
+    return LoggedRows(
+        requests,
+        joined["label"],
+        joined["value"],
+        _doubles(joined["label_us"]),
+        int(pc.sum(joined["corrected"].cast(pa.int64())).as_py() or 0),
+        np.asarray(joined["labels"].to_numpy(), np.int64),
+        _doubles(joined["score"]),
+        past,
+        inputs,
+    )
+
+
+def _joined(requests: pa.Table, predictions: pa.Table, labels: pa.Table, beside: str) -> pa.Table:
+    with duckdb.connect() as connection:
+        names = ("number", "request_id", "entity")
+        connection.register("requests", requests.select(names))
+        connection.register("predictions", predictions)
+        connection.register("labels", labels)
+        return connection.sql(_JOINED, params={"beside": beside}).to_arrow_table()
+
+
+def _events(
+    archive: Archive,
+    source: Source,
+    columns: Sequence[str],
+    start_us: int,
+    end_us: int | None,
+    inputs: dict[str, Mapping[str, Any]],
+) -> pa.Table | None:
+    try:
+        reaches: Archived = archive.reaches(source.name)
+    except NothingArchived:
+        return None
+    until_us = reaches.until_us if end_us is None else end_us
+    inputs[source.name] = {
+        "archive_version": reaches.archive_version,
+        "snapshot_id": reaches.snapshot_id,
+        "from": text_of(start_us),
+        "to": text_of(until_us),
+    }
+    return archive.events(source, columns, start_us, until_us, reaches.archive_version)
+
+
+def _of_kind(
+    deployment: Deployment,
+    archive: Archive,
+    kind: str,
+    columns: Sequence[str],
+    end_us: int | None,
+    inputs: dict[str, Mapping[str, Any]],
+) -> pa.Table:
+    """Events of all sources of a kind; an empty table where there are none."""
+    sources = [source for source in deployment.sources if source.log_kind == kind]
+    read = [_events(archive, source, columns, 0, end_us, inputs) for source in sources]
+    names = (*columns, "event_time", "partition", "offset")
+    tables = [table.select(names) for table in read if table is not None]
+    if tables:
+        return pa.concat_tables(tables)
+    texts = {name: pa.array([], pa.string()) for name in columns}
+    numbers = {name: pa.array([], pa.float64()) for name in ("score", "value") if name in columns}
+    ints = {name: pa.array([], pa.int64()) for name in ("event_time", "partition", "offset")}
+    return pa.table(texts | numbers | ints)
+
+
+def _of_one_set(requests: pa.Table, feature_set: str | None) -> pa.Table:
+    sets = pc.unique(requests["feature_set"]).to_pylist()
+    if feature_set is not None:
+        return of_set(requests, feature_set, "--set")
+    if len({base_of(name) for name in sets}) != 1:
+        raise BadRequest(
+            f"answers of {len(sets)} feature sets were logged in this time",
+            where="--set",
+            expected="one of " + (", ".join(sorted(sets)) or "them: none was logged in it"),
+            next_step="name one" if sets else "name another time",
+        )
+    return requests
+
+
+def _doubles(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.float64]]:
+    filled = column.cast(pa.float64()).combine_chunks().fill_null(float("nan"))
+    return np.asarray(filled.to_numpy(zero_copy_only=False), np.float64)
+
+
+def answered(rows: LoggedRows, refs: Sequence[str]) -> pa.Table | None:
+    """Values of these features as they were answered; None where an answer lacks one."""
+    answers = [json.loads(text) for text in rows.requests["answer"].to_pylist()]
+    if not all(ref in answer for answer in answers for ref in refs):
+        return None
+    return pa.table({ref: pa.array([answer[ref] for answer in answers]) for ref in refs})

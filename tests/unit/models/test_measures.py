@@ -1,0 +1,82 @@
+"""Measures are those of their formulas, and say nothing where nothing can be said."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicewise.models.measures import Doubles, gain, losses, measured, single_auc
+
+ROWS = st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=1, max_size=60)
+
+
+def columns(rows: list[tuple[int, float]]) -> tuple[Doubles, Doubles]:
+    return np.array([float(r[0]) for r in rows]), np.array([r[1] for r in rows])
+
+
+@given(ROWS)
+def test_the_area_under_the_curve_is_the_share_of_pairs_in_order(
+    rows: list[tuple[int, float]],
+) -> None:
+    labels, scores = columns(rows)
+    of = measured(labels, scores, 0.5)
+    good, bad = scores[labels == 1], scores[labels == 0]
+    if not len(good) or not len(bad):
+        assert of.values["auc"] is None
+        return
+    pairs = [(g > b) + 0.5 * (g == b) for g in good for b in bad]
+    assert of.values["auc"] == pytest.approx(sum(pairs) / len(pairs))
+
+
+@given(ROWS)
+def test_losses_and_bins_hold_every_row_once(rows: list[tuple[int, float]]) -> None:
+    labels, scores = columns(rows)
+    of = measured(labels, scores, 0.5)
+    assert sum(one.rows for one in of.calibration) == len(rows) == of.rows
+    summed = sum(one.rate * one.rows for one in of.calibration if one.rate is not None)
+    assert summed == pytest.approx(labels.sum())
+    wanted = [
+        -math.log(min(max(score if label else 1 - score, 1e-15), 1))
+        for label, score in zip(labels, scores, strict=True)
+    ]
+    assert of.values["log_loss"] == pytest.approx(np.mean(wanted), rel=1e-6)
+
+
+def test_numbers_have_errors_and_no_classes() -> None:
+    labels, scores = np.array([1.0, 2.0, 6.0]), np.array([1.5, 2.0, 4.0])
+    of = measured(labels, scores, 0.5)
+    assert of.values["mean_absolute_error"] == pytest.approx(2.5 / 3)
+    assert of.values["root_mean_squared_error"] == pytest.approx(math.sqrt(4.25 / 3))
+    assert of.values["bias"] == pytest.approx(-0.5)
+    assert (of.calibration, "auc" in of.values) == ((), False)
+
+
+def test_scores_beyond_zero_and_one_have_squared_losses() -> None:
+    assert losses(np.array([1.0, 0.0]), np.array([1.5, 0.0])).tolist() == [0.25, 0.0]
+
+
+def test_nothing_is_measured_of_nothing() -> None:
+    assert measured(np.array([]), np.array([]), 0.5).values == {}
+
+
+def test_a_gain_is_by_chance_until_it_is_not() -> None:
+    chance = np.random.default_rng(1)
+    same = chance.normal(size=1_000)
+    assert gain(same, same + chance.normal(size=1_000)).verdict.startswith("no difference")
+    better = gain(same, same - 0.5 + chance.normal(size=1_000))
+    assert (better.verdict, better.rows) == ("B is better", 1_000)
+    assert gain(same, same + 0.5).verdict == "B is worse"
+    assert gain(same[:1], same[:1]).within == math.inf
+
+
+def test_a_feature_that_knows_the_label_is_seen_in_either_direction() -> None:
+    labels = np.array([0.0, 0.0, 1.0, 1.0])
+    assert single_auc(labels, np.array([1.0, 2.0, 3.0, 4.0])) == 1.0
+    assert single_auc(labels, np.array([4.0, 3.0, 2.0, 1.0])) == 1.0
+    assert single_auc(labels, np.array([math.nan, 1.0, 1.0, math.nan])) == 0.5
+    assert single_auc(labels, np.array([1.0, 1.0, math.nan, math.nan])) is None
+    assert single_auc(np.array([0.0, 2.5]), np.array([1.0, 2.0])) is None
