@@ -138,11 +138,16 @@ def test_a_column_that_features_are_asked_by_may_lack_values(tmp_path: Path) -> 
     assert table["song"].to_pylist() == ["01", None]
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.arrow", "no_suffix"])
+@pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.arrow", "a.arrows", "no_suffix"])
 def test_files_with_types_are_read_as_they_are(tmp_path: Path, name: str) -> None:
     table = pa.table({"user": ["007"], "at": pa.array([US], pa.timestamp("us", "UTC"))})
-    write = pyarrow.feather.write_feather if name.endswith(("feather", "arrow")) else pq.write_table
-    write(table, tmp_path / name)
+    if name.endswith("arrows"):
+        with pa.ipc.new_stream(tmp_path / name, table.schema) as stream:
+            stream.write_table(table)
+    else:
+        is_feather = name.endswith(("feather", "arrow"))
+        write = pyarrow.feather.write_feather if is_feather else pq.write_table
+        write(table, tmp_path / name)
     assert read_spine(tmp_path / name, {"user": "string"}).table.to_pylist() == table.to_pylist()
 
 
@@ -152,6 +157,7 @@ def test_files_with_types_are_read_as_they_are(tmp_path: Path, name: str) -> Non
         ("a.csv", "", "cannot be read as CSV"),
         ("a.csv", "user,at\na,b,c\n", "cannot be read as CSV"),
         ("a.feather", "no feather", "cannot be read as Feather"),
+        ("a.arrows", "no stream", "cannot be read as Arrow stream"),
         ("a.parquet", "no parquet", "cannot be read as Parquet"),
         ("a.csv", "user,at,user\na,1,b\n", "two columns are named 'user'"),
         ("a.csv", "user,when\na,1\n", "the spine lacks at"),

@@ -1,4 +1,4 @@
-"""Tables are rows, frames or files of three kinds; CSV has no types, and none are guessed for an
+"""Tables are rows, frames or files of four kinds; CSV has no types, and none are guessed for an
 entity."""
 
 from __future__ import annotations
@@ -17,14 +17,25 @@ from slicewise.training.csv_form import is_csv
 from slicewise.training.tables import faults
 
 FEATHER = (".feather", ".arrow")
+STREAM = ".arrows"
+"""Ending of a file that holds Arrow's stream form."""
 
 
 def read_table(path: Path, where: str) -> pa.Table:
-    """The table of a Feather (Arrow) file, or else of a Parquet file. Raises BadRequest."""
-    is_feather = path.suffix.lower() in FEATHER
-    kind = "Feather" if is_feather else "Parquet"
+    """The table of a Feather (Arrow) file, of an Arrow stream, or else of a Parquet file. Raises
+    BadRequest."""
+    suffix = path.suffix.lower()
+    kind = "Feather" if suffix in FEATHER else "Arrow stream" if suffix == STREAM else "Parquet"
     try:
-        return pyarrow.feather.read_table(path) if is_feather else pq.read_table(path)
+        if suffix == STREAM:
+            with pa.ipc.open_stream(path) as stream:
+                table = stream.read_all()
+        elif suffix in FEATHER:
+            table = pyarrow.feather.read_table(path)
+        else:
+            return pq.read_table(path)
+        table.validate(full=True)  # offsets of a file that is damaged point anywhere
+        return table
     except (OSError, pa.ArrowException) as error:
         raise _unread(path, where, kind, error) from error
 
@@ -95,7 +106,7 @@ def _unread(path: Path, where: str, kind: str, error: Exception) -> BadRequest:
         f"{path} cannot be read as {kind}: {faults.of_file(error)}",
         where=where,
         expected=f"a {kind} file",
-        next_step="give a file that ends in .parquet, .feather, .arrow or .csv, of that kind",
+        next_step="give a file that ends in .parquet, .feather, .arrow, .arrows or .csv, of that kind",
     )
 
 
