@@ -134,6 +134,10 @@ class NotAcceptable(BadRequest):
     """A request accepts none of the forms that an answer has: ask for one that there is."""
 
 
+class RangeRefused(BadRequest):
+    """A range lies outside of the file: ask for one inside of it."""
+
+
 class UnknownName(SlicewiseError):
     """A request names a view, feature, feature set or column that does not exist."""
 
@@ -175,6 +179,11 @@ class DeploymentSuperseded(SlicewiseError):
 
 class DriverSuperseded(SlicewiseError):
     """Another driver of the same part was started later, and goes on in this one's place."""
+
+
+class NoResult(SlicewiseError):
+    """A training set that was requested has no result: it waits, is built, failed or was
+    cancelled."""
 
 
 class NotReady(SlicewiseError):
@@ -265,3 +274,15 @@ class DataLoss(SlicewiseError):
 class UnknownArchive(DataLoss):
     """Compacted data names an archive that nothing tells of: compact the hours again that name
     it."""
+
+
+def wire_of(error: SlicewiseError) -> dict[str, str | None]:
+    """Members by which another process raises the error again; `kind` is its nearest class here."""
+    kind = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
+    return {
+        "kind": kind,
+        "what": error.what,
+        "where": error.where,
+        "expected": error.expected,
+        "next_step": error.next_step,
+    }

@@ -79,6 +79,19 @@ class Settings:
     serving_client_header: str
     """Header in which a gateway names the client; without one a client is its address."""
 
+    training_sets_bytes: int
+    """Largest spine that a client may upload for a training set (docs/guides/training.md)."""
+    training_sets_waiting: int
+    """Most training sets of the API that wait for the one that is built; more are refused with
+    503."""
+    training_sets_per_client: int
+    """Most training sets of one client that wait or are built; more are refused with 429."""
+    training_sets_keep_h: int
+    """Hours for which the API keeps a training set that is done, failed or cancelled."""
+    training_sets_namespaces: str
+    """Namespaces of the catalog, separated by commas, whose tables a client of the API may name as
+    a spine; empty: none."""
+
     microbatch_interval_ms: int
     """Least time between the starts of two micro-batches of the stream."""
     max_events_per_batch: int
@@ -270,6 +283,11 @@ class Settings:
             serving_client_header=_header(
                 "SLICEWISE_SERVING_CLIENT_HEADER", text("serving_client_header", "").lower()
             ),
+            training_sets_bytes=number("training_sets_bytes", 256 << 20),
+            training_sets_waiting=number("training_sets_waiting", 16),
+            training_sets_per_client=number("training_sets_per_client", 4),
+            training_sets_keep_h=number("training_sets_keep_h", 24),
+            training_sets_namespaces=text("training_sets_namespaces", ""),
             microbatch_interval_ms=number("microbatch_interval_ms", 100, 0),
             max_events_per_batch=number("max_events_per_batch", 2_000_000),
             stream_metrics=_checked_address(

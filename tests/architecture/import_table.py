@@ -57,7 +57,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "features/plan": ("changes",),
     "features/rowlogic": ("functions",),
     "reading": ("explained",),
-    "stores": ("log", "online", "lake", "recovery"),
+    "stores": ("log", "online", "lake", "recovery", "jobs"),
     "stores/online": ("rules", "model", "sharded", "operations", "redis", "memory"),
     "spark": (
         "lineage",
@@ -84,6 +84,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "versions",
         "logged",
         "backtest",
+        "jobs",
     ),
     "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report", "expectations"),

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from slicewise import log
 from slicewise.clock import SystemClock
-from slicewise.errors import NotReady, SlicewiseError, StoreUnavailable
+from slicewise.errors import NotReady, SlicewiseError, StoreUnavailable, wire_of
 from slicewise.extras import needed
 from slicewise.features.plan.deployment import Deployment
 from slicewise.lifecycle.registry.uses import Uses, packed_uses, uses_of
@@ -139,7 +139,7 @@ def _answered(
         entities = pa.ipc.open_stream(given).read_all()
         answer = past.answer(question["digest"], question["features"], entities)
     except SlicewiseError as error:
-        return {"error": _wire(error)}, b""
+        return {"error": wire_of(error)}, b""
     except Exception as error:  # noqa: BLE001  # the next question may be answered all the same
         log.warning("past_not_answered", kind=type(error).__name__, error=str(error))
         unforeseen = StoreUnavailable(
@@ -147,7 +147,7 @@ def _answered(
             where="offline",
             next_step="see the API's log, which has the reason; then ask again",
         )
-        return {"error": _wire(unforeseen)}, b""
+        return {"error": wire_of(unforeseen)}, b""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, answer.table.schema) as stream:
         stream.write_table(answer.table)
@@ -157,18 +157,6 @@ def _answered(
         "incomplete": list(answer.incomplete),
     }  # fmt: skip
     return header, sink.getvalue().to_pybytes()
-
-
-def _wire(error: SlicewiseError) -> dict[str, Any]:
-    return {
-        "kind": next(
-            kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "slicewise.errors"
-        ),
-        "what": error.what,
-        "where": error.where,
-        "expected": error.expected,
-        "next_step": error.next_step,
-    }
 
 
 @needed("training", "offline answers")
