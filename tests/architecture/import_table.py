@@ -71,6 +71,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "serving": ("connection", "answering", "logged", "http"),
     "serving/answering": ("memory",),
+    "serving/http": ("training_sets",),
     "stores/online/redis": ("scripts",),
     "training": (
         "tables",

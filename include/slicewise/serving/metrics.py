@@ -154,6 +154,12 @@ class Metrics:
             ["leaderboard"],
             registry=self.registry,
         )
+        self.training_sets = Gauge(
+            "slicewise_training_sets",
+            "Training sets that clients requested, of all processes that share the state folder",
+            ["state"],
+            registry=self.registry,
+        )
         self.partial_cache_bytes = Gauge(
             "slicewise_partial_cache_bytes",
             "About the bytes of combined compacted hours that are remembered",

@@ -10,20 +10,22 @@ import contextlib
 import gc
 import time
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
-from functools import cached_property
+from collections.abc import MutableMapping
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
-from slicewise.errors import BodyTooLarge, BodyTooSlow, SlicewiseError, UnknownName
-from slicewise.serving.answering.requests import MAX_BODY_BYTES, parse_body
+from slicewise.errors import SlicewiseError, UnknownName
+from slicewise.serving.answering.requests import parse_body
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.factory import asynchronous
 from slicewise.serving.http import describe, leaderboard_page, openapi, page
 from slicewise.serving.http import errors as http
 from slicewise.serving.http.admission import Limits
+from slicewise.serving.http.body import Receive, Send, whole
 from slicewise.serving.http.errors import Response, encoded, error_response
 from slicewise.serving.http.failures import Failures
 from slicewise.serving.http.features import Features
@@ -31,22 +33,24 @@ from slicewise.serving.http.gate import Gate
 from slicewise.serving.http.negotiation import (
     HTML_KINDS,
     JSON_KINDS,
-    Headers,
     check_accepted,
     media_types,
 )
+from slicewise.serving.http.training_sets.routes import PATH as TRAINING_SETS
+from slicewise.serving.http.training_sets.routes import Options, TrainingSets
 from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.serving.logged.outcomes import Outcomes, parse_outcomes
 from slicewise.serving.logged.request_log import RequestLog
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
+from slicewise.stores.jobs.folder import FOLDER, JobFolder
+from slicewise.stores.jobs.job import Limits as JobLimits
+from slicewise.windows.durations import HOUR_US
 
 if TYPE_CHECKING:
     from slicewise.serving.platform_metrics import PlatformMetrics
     from slicewise.serving.registry import RegistryReader
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LISTEN_EVERY_S = 1.0
 STORE_TIMEOUT_S = 5.0
@@ -67,15 +71,18 @@ class App:
         limits: Limits = LIMITS,
         client_header: str = "",
         kafka_bootstrap: str = "",
+        training_sets: tuple[Path, Options] | None = None,
     ) -> None:
         """timeout_s: longest that a request is in work. client_header: names the client, else its
-        address does. kafka_bootstrap: where answers are logged and outcomes go; empty: nowhere."""
+        address does. kafka_bootstrap: where answers are logged and outcomes go; empty: nowhere.
+        training_sets: the folder of their jobs, and their options; None: there are none."""
         self.metrics = Metrics()
         self._redis_url, self._timeout_s = redis_url, timeout_s
         self.gate = Gate(limits, self.metrics)
         observe = self.metrics.store_seconds.observe
         self.connection = asynchronous(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
-        self.service = FeatureService(clock or SystemClock())
+        clock = clock or SystemClock()
+        self.service = FeatureService(clock)
         self._failures = Failures(self.metrics)
         self.request_log = (
             RequestLog(self.service, self.metrics, kafka_bootstrap) if kafka_bootstrap else None
@@ -90,6 +97,19 @@ class App:
             client_header,
             self.request_log,
         )
+        self.training_sets: TrainingSets | None = None
+        if training_sets is not None:
+            folder, options = training_sets
+            self.training_sets = TrainingSets(
+                JobFolder(folder),
+                options,
+                clock,
+                self.service,
+                self.connection,
+                self._failures,
+                self.metrics,
+            )
+        self._jobs: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None
         self._deaf: str | None = None
         """Reason for which catalog and freshness are not kept current, while they are not."""
@@ -120,6 +140,8 @@ class App:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 self._listener = asyncio.create_task(self._listen())
+                if self.training_sets is not None:
+                    self._jobs = asyncio.create_task(self.training_sets.process.run())
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
                 await self.close()
@@ -128,12 +150,15 @@ class App:
 
     async def close(self) -> None:
         """Ends what runs in the background, and the connection."""
-        if self._listener is not None:
-            self._listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
+        for task in (self._listener, self._jobs):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         if "registry" in self.__dict__:  # which nobody may have asked for
             await self.registry.end()
+        if self.training_sets is not None:
+            await self.training_sets.process.end()
         await self.features.offline.end()
         if self.request_log is not None:
             self.request_log.close()
@@ -176,29 +201,23 @@ class App:
         if path == "/v1/features" and method == "POST":
             response = await self._features(scope, receive)
             self.features.seconds.observe(time.perf_counter() - start)
+            await _respond(send, method, response)
+            return
+        sets = self.training_sets
+        if sets is not None and (path == TRAINING_SETS or path.startswith(f"{TRAINING_SETS}/")):
+            respond = partial(_respond, send, method)
+            await sets.handle(scope, receive, send, self._client(scope), respond)
         else:
             response = await self._other(scope, receive, path, method)
-            self.metrics.request_seconds.labels(_route(path)).observe(time.perf_counter() - start)
-        await send(
-            {
-                "type": "http.response.start",
-                "status": response.status,
-                "headers": [
-                    (b"content-type", response.content_type),
-                    (b"content-length", b"%d" % len(response.body)),
-                    *response.headers,
-                ],
-            }
-        )
-        body = b"" if method == "HEAD" else response.body
-        await send({"type": "http.response.body", "body": body})
+            await _respond(send, method, response)
+        self.metrics.request_seconds.labels(_route(path)).observe(time.perf_counter() - start)
 
     async def _features(self, scope: Scope, receive: Receive) -> Response:
         headers = scope["headers"]
         packed_in, packed_out, accept = media_types(headers)
         try:
             check_accepted(accept, JSON_KINDS)
-            body = await _body(headers, receive)
+            body = await whole(headers, receive)
             request = parse_body(body, msgpack=packed_in)
             answer = await self.features.answer(request, self._client(scope))
         except Exception as error:  # noqa: BLE001
@@ -217,7 +236,7 @@ class App:
         packed_in, packed_out, accept = media_types(headers)
         try:
             check_accepted(accept, JSON_KINDS)
-            request = parse_body(await _body(headers, receive), msgpack=packed_in)
+            request = parse_body(await whole(headers, receive), msgpack=packed_in)
             async with self.gate.entered(self._client(scope)):
                 explanation = await self.connection.run(self.service.explain(request))
                 wire = explanation.to_wire(text=not packed_out)
@@ -230,7 +249,7 @@ class App:
         packed_in, packed_out, accept = media_types(headers)
         try:
             check_accepted(accept, JSON_KINDS)
-            given = await _body(headers, receive)
+            given = await whole(headers, receive)
             async with self.gate.entered(self._client(scope)):  # as long as it takes the loop
                 body = parse_outcomes(given, msgpack=packed_in)
                 catalog = await self.connection.run(self.service.load())
@@ -252,7 +271,7 @@ class App:
             return await self._explain(scope, receive)
         served = path in _PAGES or path.startswith(_NAMED)
         if not served and path != "/v1/features":
-            pages = ", ".join((*_PAGES, _EXPLAIN, _OUTCOMES))
+            pages = ", ".join((*_PAGES, _EXPLAIN, _OUTCOMES, TRAINING_SETS))
             error = UnknownName("no such page", expected=pages, next_step="see /")
             return error_response(error)
         if method not in ("GET", "HEAD"):
@@ -377,39 +396,30 @@ _NAMED = (
 )
 
 
+async def _respond(send: Send, method: str, response: Response) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": response.status,
+            "headers": [
+                (b"content-type", response.content_type),
+                (b"content-length", b"%d" % len(response.body)),
+                *response.headers,
+            ],
+        }
+    )
+    body = b"" if method == "HEAD" else response.body
+    await send({"type": "http.response.body", "body": body})
+
+
 def _route(path: str) -> str:
+    if path.startswith(f"{TRAINING_SETS}/"):
+        part = path.count("/") > TRAINING_SETS.count("/") + 1
+        return f"{TRAINING_SETS}/{{id}}" + ("/{file}" if part else "")
     for named in _NAMED:
         if path.startswith(named):
             return named + "{name}"
-    return path if path in (*_PAGES, _EXPLAIN, _OUTCOMES) else "other"
-
-
-async def _body(headers: Headers, receive: Receive) -> bytes:
-    for name, value in headers:
-        if name == b"content-length" and int(value) > MAX_BODY_BYTES:
-            raise _too_large(int(value))
-    chunks, size, more = [], 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise BodyTooSlow(
-                "the request was not whole in time, or its client went away",
-                next_step="send it again",
-            )
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
-        if size > MAX_BODY_BYTES:
-            raise _too_large(size)
-        more = message.get("more_body", False)
-    return b"".join(chunks)
-
-
-def _too_large(size: int) -> BodyTooLarge:
-    return BodyTooLarge(
-        f"a body of {size} bytes or more",
-        expected=f"at most {MAX_BODY_BYTES} bytes",
-        next_step="ask for fewer entities at once",
-    )
+    return path if path in (*_PAGES, _EXPLAIN, _OUTCOMES, TRAINING_SETS) else "other"
 
 
 GARBAGE = 50_000
@@ -438,4 +448,16 @@ def create() -> App:
         limits=limits,
         client_header=settings.serving_client_header,
         kafka_bootstrap=settings.kafka_bootstrap,
+        training_sets=(
+            settings.state_dir / FOLDER,
+            Options(
+                JobLimits(
+                    settings.training_sets_waiting,
+                    settings.training_sets_per_client,
+                    settings.training_sets_keep_h * HOUR_US,
+                ),
+                settings.training_sets_bytes,
+                tuple(filter(None, map(str.strip, settings.training_sets_namespaces.split(",")))),
+            ),
+        ),
     )

@@ -14,6 +14,7 @@ from slicewise.serving.answering.requests import (
     MAX_FEATURES,
     FeaturesBody,
 )
+from slicewise.serving.http.training_sets import documented as training_sets
 from slicewise.serving.logged.outcomes import MAX_EVENTS, OutcomesBody
 
 _VALUE = {"description": "null, number, text, boolean, list or object, by the feature's type"}
@@ -338,6 +339,7 @@ def document() -> dict[str, Any]:
         "Explanation": _EXPLANATION,
         "Leaderboard": _LEADERBOARD,
         "Error": _ERROR,
+        **training_sets.schemas(),
     }
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
     words = {
@@ -421,6 +423,7 @@ def document() -> dict[str, Any]:
                 "get": _page("A leaderboard for people, live", "text/html", 404, 406),
                 "parameters": [name],
             },
+            **training_sets.paths(_both, _errors),
             "/v1/registry": {
                 "get": _get(
                     "Definitions that are deployed, or those that words are about", 400, 406
@@ -483,6 +486,8 @@ _MEANING = {
     404: "A name does not exist; the nearest that do are named",
     422: "A window reaches before what is kept; the earliest `at` is named",
     406: "Accept names none of the forms that the answer has",
+    409: "The training set is not done, or was cancelled or failed, and has no files",
+    416: "Range lies outside of the file",
     408: "The body did not arrive in time",
     413: "The body is too large",
     429: "Overloaded, and this client asks for more than its share; ask less, and again after Retry-After",

@@ -46,6 +46,7 @@ def html(service: FeatureService) -> bytes:
     )
     parts.append(
         "<p class=quiet><a href=/registry>registry</a> · <a href=/openapi.json>OpenAPI</a> · <a href=/v1/features>JSON list</a> · "
+        "<a href=/v1/training-sets>training sets</a> · "
         "<a href=/readyz>readiness</a> · <a href=/metrics>metrics</a></html>"
     )
     return "".join(parts).encode()

@@ -20,6 +20,8 @@ from slicewise.serving.http.negotiation import Headers
 
 SEND_S = 5.0
 """Longest from a connection, or the first byte of a request, to the request's last byte."""
+UPLOAD_S = 600.0
+"""Longest from the first byte of an upload to its last; within it, no SEND_S go by without any."""
 READ_S = 5.0
 """Longest that a client leaves an answer unread, once what the system buffers is full."""
 TOO_SLOW = (
@@ -27,7 +29,7 @@ TOO_SLOW = (
     b"text/plain\r\ncontent-length: 33\r\n\r\n"
     b"the request was not whole in time"
 )
-PATH = "/v1/features"
+PATH, UPLOADS = "/v1/features", "/v1/training-sets"
 END = b"\r\n\r\n"
 MOST_BYTES = 256 << 10
 """Longest request that is answered directly."""
@@ -39,6 +41,9 @@ class Protocol(HttpToolsProtocol):
     _sending: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
     _begun = False
+    _uploads_since = 0.0
+    _moved = False
+    """Tells whether a part of an upload came since that was looked at last."""
     _running: Any = None
     """Request that is being answered; of several sent at once uvicorn knows the last alone."""
     _features: Features | None = None
@@ -208,8 +213,13 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._begun = True
         super().on_message_begin()
+        self._uploads_since, self._moved = self.loop.time(), False
         if self._sending is None:
             self._sending = self.loop.call_later(SEND_S, self._too_slow)
+
+    def on_body(self, body: bytes) -> None:
+        self._moved = True
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._sent()
@@ -259,11 +269,22 @@ class Protocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._sending = None
+        if self._begun and self._is_uploading():
+            self._moved = False
+            self._sending = self.loop.call_later(SEND_S, self._too_slow)
+            return
         if self._begun and (
             self.cycle is None or not self.cycle.response_started or self.cycle.response_complete
         ):
             self.transport.write(TOO_SLOW)
         self.transport.close()
+
+    def _is_uploading(self) -> bool:
+        """Tells whether a spine comes in that may take longer than other requests."""
+        if self.cycle is None or self.cycle.response_complete or not self._moved:
+            return False
+        in_time = self.loop.time() - self._uploads_since < UPLOAD_S
+        return in_time and self.scope["path"] == UPLOADS and self.scope["method"] == "POST"
 
     def _sent(self) -> None:
         self._begun = False
