@@ -4,42 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 import random as chance
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Literal, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 
-from slicewise.calls import checked_class, shown
+from slicewise.calls import checked_class
 from slicewise.client.answers import Answer, Entity, Explanation, Leaderboard
+from slicewise.client.remote import (
+    AsyncRemoteSets,
+    AsyncRemoteTrainingSet,
+    RemoteSets,
+    RemoteTrainingSet,
+)
 from slicewise.client.retrying import (
-    Attempts,
-    Budget,
     NoReply,
     Outcome,
-    Reply,
     Retry,
     Wait,
-    attempts,
 )
+from slicewise.client.rules import Rules
+from slicewise.client.training_sets import Instant, Knowledge, TrainingSetState, submission
 from slicewise.client.wire import (
     Entities,
     Features,
     ManyEntities,
-    answer_of,
-    decoded,
     entities_of,
-    explanation_of,
     features_body,
-    form_of,
-    leaderboard_of,
     outcomes_body,
 )
 from slicewise.clock import Clock, SystemClock
@@ -53,96 +57,6 @@ _FEATURES, _EXPLAIN, _LEADERBOARDS = "/v1/features", "/v1/explain", "/v1/leaderb
 _OUTCOMES = "/v1/outcomes"
 Sent = Sequence[Mapping[str, Any]]
 """Predictions or labels, as the API's document has them."""
-
-
-class _Rules:
-    """Settings, steps and reading of a call, for both clients."""
-
-    def __init__(
-        self,
-        url: str | None,
-        timeout_s: float,
-        retry: Retry | None,
-        form: str,
-        clock: Clock,
-        monotonic: Callable[[], float],
-        random: Callable[[], float],
-    ) -> None:
-        if url is None:
-            from slicewise.settings import Settings
-
-            url = Settings.load().serving_url
-        parts = urlsplit(url) if isinstance(url, str) else None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadRequest(
-                f"url is {shown(url)}",
-                where="HttpClient",
-                expected="the address of the serving API, as http://host:8000",
-                next_step="leave it out for the one of the settings (SLICEWISE_SERVING_URL)",
-            )
-        if type(timeout_s) not in (int, float) or not 0 < timeout_s < math.inf:
-            raise BadRequest(
-                f"timeout_s is {timeout_s!r}",
-                where="HttpClient",
-                expected="a number of seconds, more than 0",
-                next_step="leave it out for 5 seconds",
-            )
-        self.url, self.form = url, form_of(form)
-        self._timeout_s, self._retry = timeout_s, retry or Retry(times=0)
-        self._budget = Budget(self._retry.share)
-        self._clock, self._monotonic, self._random = clock, monotonic, random
-
-    def options(self, connections: int, headers: Mapping[str, str] | None) -> dict[str, Any]:
-        """Options of httpx."""
-        return {
-            "base_url": self.url,
-            "trust_env": False,
-            "limits": httpx.Limits(
-                max_connections=connections, max_keepalive_connections=connections
-            ),
-            "headers": {
-                **(headers or {}),
-                "content-type": self.form.media_type,
-                "accept": self.form.media_type,
-            },
-        }
-
-    def call(self) -> Attempts:
-        """The steps of one call."""
-        return attempts(self._retry, self._budget, self._timeout_s, self._monotonic, self._random)
-
-    def reply(self, response: httpx.Response) -> Reply:
-        """A response whose body was read."""
-        after = response.headers.get("retry-after")
-        return Reply(
-            response.status_code, response.content, None if after is None else self._seconds(after)
-        )
-
-    def _seconds(self, retry_after: str) -> float | None:
-        """Retry-After is a number of seconds, or a date."""
-        try:
-            return max(0.0, float(retry_after))
-        except ValueError:
-            pass
-        try:
-            return max(
-                0.0, parsedate_to_datetime(retry_after).timestamp() - self._clock.now_us() / 1e6
-            )
-        except ValueError:
-            return None
-
-    def answer(self, outcome: Outcome) -> Answer:
-        return answer_of(decoded(self.form, outcome, self.url))
-
-    def explanation(self, outcome: Outcome) -> Explanation:
-        return explanation_of(decoded(self.form, outcome, self.url))
-
-    def leaderboard(self, outcome: Outcome) -> Leaderboard:
-        return leaderboard_of(decoded(self.form, outcome, self.url))
-
-    def taken(self, outcome: Outcome) -> dict[Literal["predictions", "labels"], int]:
-        numbers = decoded(self.form, outcome, self.url)
-        return {"predictions": numbers["predictions"], "labels": numbers["labels"]}
 
 
 @checked_class
@@ -176,9 +90,10 @@ class HttpClient:
         and infinities arrive as texts. headers: sent with each request, as a gateway wants them.
         Raises BadRequest.
         """
-        self._rules = _Rules(url, timeout_s, retry, form, clock or SystemClock(), monotonic, random)
+        self._rules = Rules(url, timeout_s, retry, form, clock or SystemClock(), monotonic, random)
         self._http = httpx.Client(**self._rules.options(connections, headers))
         self._sleep = sleep
+        self._sets = RemoteSets(self._rules, self._http, self._call, sleep)
 
     def get(
         self,
@@ -268,6 +183,48 @@ class HttpClient:
         body = outcomes_body(self._rules.form, predictions, labels)
         return self._rules.taken(self._call("POST", _OUTCOMES, body))
 
+    def training_set(
+        self,
+        spine: object,
+        features: Features,
+        knowledge: Knowledge = "event_time",
+        *,
+        known_at: Instant = None,
+        as_of_definition: Instant = None,
+        engine: Literal["auto", "local", "spark"] = "auto",
+        archive: bool = True,
+        format: Literal["parquet", "csv"] = "parquet",  # noqa: A002  # as the API names it
+    ) -> RemoteTrainingSet:
+        """Requests a training set, which a process beside the API builds; gives its handle.
+
+        spine: dicts of rows, a dict of columns, a frame or an Arrow table, the path of a file
+        (Parquet, Feather or CSV), or "iceberg:namespace.table". Other arguments are those of
+        `sw.training_set`. A request is sent once, whatever `retry` is: `timeout_s` is for each part
+        of it that is sent.
+
+        Raises BadRequest, UnknownName, Overloaded (OverShare: this client has enough of them).
+        """
+        given = submission(
+            self._rules.form,
+            spine,
+            features,
+            knowledge,
+            known_at,
+            as_of_definition,
+            engine,
+            format,
+            archive=archive,
+        )
+        return self._sets.submit(given)
+
+    def training_sets(self) -> Sequence[TrainingSetState]:
+        """States of the training sets that this client requested, in their order."""
+        return self._sets.all()
+
+    def training_set_of(self, training_set_id: str) -> RemoteTrainingSet:
+        """The handle of a training set that was requested before."""
+        return self._sets.of(training_set_id)
+
     def _call(self, method: str, path: str, body: bytes | None) -> Outcome:
         steps = self._rules.call()
         outcome: Outcome | None = None
@@ -321,9 +278,10 @@ class AsyncHttpClient:
         random: Callable[[], float] = chance.random,
     ) -> None:
         """Takes the arguments of `HttpClient`."""
-        self._rules = _Rules(url, timeout_s, retry, form, clock or SystemClock(), monotonic, random)
+        self._rules = Rules(url, timeout_s, retry, form, clock or SystemClock(), monotonic, random)
         self._http = httpx.AsyncClient(**self._rules.options(connections, headers))
         self._sleep = sleep
+        self._sets = AsyncRemoteSets(self._rules, self._http, self._call, sleep)
 
     async def get(
         self,
@@ -394,6 +352,40 @@ class AsyncHttpClient:
         """Sends as `HttpClient.send_outcomes`."""
         body = outcomes_body(self._rules.form, predictions, labels)
         return self._rules.taken(await self._call("POST", _OUTCOMES, body))
+
+    async def training_set(
+        self,
+        spine: object,
+        features: Features,
+        knowledge: Knowledge = "event_time",
+        *,
+        known_at: Instant = None,
+        as_of_definition: Instant = None,
+        engine: Literal["auto", "local", "spark"] = "auto",
+        archive: bool = True,
+        format: Literal["parquet", "csv"] = "parquet",  # noqa: A002  # as the API names it
+    ) -> AsyncRemoteTrainingSet:
+        """Requests a training set as `HttpClient.training_set`."""
+        given = submission(
+            self._rules.form,
+            spine,
+            features,
+            knowledge,
+            known_at,
+            as_of_definition,
+            engine,
+            format,
+            archive=archive,
+        )
+        return await self._sets.submit(given)
+
+    async def training_sets(self) -> Sequence[TrainingSetState]:
+        """States of the training sets that this client requested, in their order."""
+        return await self._sets.all()
+
+    def training_set_of(self, training_set_id: str) -> AsyncRemoteTrainingSet:
+        """The handle of a training set that was requested before."""
+        return self._sets.of(training_set_id)
 
     async def _call(self, method: str, path: str, body: bytes | None) -> Outcome:
         steps = self._rules.call()

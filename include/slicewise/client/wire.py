@@ -136,7 +136,7 @@ def _packed(form: Form, body: Mapping[str, Any], where: str) -> bytes:
 
 
 def decoded(form: Form, outcome: Outcome, address: str) -> Any:
-    """The members of a reply with status 200. Raises the error that the API names, else
+    """The members of a reply with status 200 or 202. Raises the error that the API names, else
     StoreUnavailable."""
     if not isinstance(outcome, Reply):
         raise _no_answer(
@@ -144,14 +144,14 @@ def decoded(form: Form, outcome: Outcome, address: str) -> Any:
         ) from outcome.error
     try:
         wire = form.unpack(outcome.body)
-        failed = None if outcome.status == 200 else wire["error"]
+        failed = None if outcome.status in (200, 202) else wire["error"]
     except Exception as error:  # what a gateway or another server writes
         what = (
             f"the serving API does not answer: status {outcome.status} with a body of another form"
         )
         raise _no_answer(what, address) from error
     if failed is not None:
-        raise _error(failed, outcome)
+        raise error_of(failed, outcome.retry_after_s)
     return wire
 
 
@@ -161,7 +161,8 @@ def _no_answer(what: str, address: str) -> StoreUnavailable:
     )
 
 
-def _error(wire: Mapping[str, Any], reply: Reply) -> SlicewiseError:
+def error_of(wire: Mapping[str, Any], retry_after_s: float | None = None) -> SlicewiseError:
+    """The error that the API names."""
     named = getattr(errors, str(wire["kind"]), None)
     kind = (
         named if isinstance(named, type) and issubclass(named, SlicewiseError) else SlicewiseError
@@ -170,9 +171,9 @@ def _error(wire: Mapping[str, Any], reply: Reply) -> SlicewiseError:
     if issubclass(kind, errors.NotReady):
         parts["progress"] = wire.get("progress", 0.0)
     elif issubclass(kind, errors.BeyondRetention):
-        parts["earliest_at_us"] = wire["earliest_at_us"]
+        parts["earliest_at_us"] = wire.get("earliest_at_us", 0)
     elif issubclass(kind, errors.RetryLater):
-        after = wire.get("retry_after_s", reply.retry_after_s)
+        after = wire.get("retry_after_s", retry_after_s)
         parts["retry_after_s"] = 1.0 if after is None else after
     return kind(wire["what"], **parts)
 
