@@ -38,7 +38,7 @@ def scored(model: DeclaredModel, features: pa.Table) -> Scores:
     errors.
     """
     if model.kind == "url":
-        return _asked(model, features)
+        return _from_endpoint(model, features)
     predict = (_skops if model.kind == "skops" else _onnx)(model, features.num_columns)
     matrix = _matrix(features, model.missing)
     values = np.full(len(matrix), np.nan)
@@ -143,7 +143,7 @@ def _onnx(model: DeclaredModel, inputs: int) -> Predict:
     return predict
 
 
-def _asked(model: DeclaredModel, features: pa.Table) -> Scores:
+def _from_endpoint(model: DeclaredModel, features: pa.Table) -> Scores:
     import httpx
 
     values = np.full(features.num_rows, np.nan)

@@ -68,19 +68,19 @@ def test_onnx_gives_what_the_library_gives(tmp_path: Path) -> None:
 
 def test_rows_that_a_model_fails_on_are_named_and_the_others_have_scores(tmp_path: Path) -> None:
     estimator = LogisticRegression().fit(X, Y)  # which takes no missing values
-    holes = X.copy()
-    holes[[3, 250], 1] = np.nan
-    table = pa.table({"a:x": holes[:, 0], "a:y": pa.array(holes[:, 1], from_pandas=True)})
+    with_nan = X.copy()
+    with_nan[[3, 250], 1] = np.nan
+    table = pa.table({"a:x": with_nan[:, 0], "a:y": pa.array(with_nan[:, 1], from_pandas=True)})
     scores = scored(declared("skops", saved(tmp_path, estimator)), table)
     assert sorted(scores.errors) == [3, 250]
     assert all("NaN" in why for why in scores.errors.values())
     assert np.isnan(scores.values[[3, 250]]).all()
     left = np.delete(np.arange(300), [3, 250])
     assert scores.values[left].tolist() == estimator.predict_proba(X[left])[:, 1].tolist()
-    trees = HistGradientBoostingClassifier(max_iter=3).fit(holes, Y)  # which takes them
+    trees = HistGradientBoostingClassifier(max_iter=3).fit(with_nan, Y)  # which takes them
     trusted = ("sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",)
     model = declared("skops", saved(tmp_path, trees), trusted=trusted)
-    assert scored(model, table).values.tolist() == trees.predict_proba(holes)[:, 1].tolist()
+    assert scored(model, table).values.tolist() == trees.predict_proba(with_nan)[:, 1].tolist()
 
 
 def doubled(matrix: Any) -> Any:

@@ -60,7 +60,7 @@ class RequestLog:
         self._rest: tuple[Answered, int] | None = None
         """The answer that is being written, and the next of its positions."""
         self._unopened = ""
-        """Reason why no client could be made, as it was said last."""
+        """Reason why no client could be made, as it was logged last."""
         self._timer: asyncio.TimerHandle | None = None
         self._writer: EventWriter | None = None
         # of every process another: ids that nobody gave are different for ever
@@ -68,7 +68,7 @@ class RequestLog:
         self._lost_since = Counter[str]()
         """Reason -> answers that were lost since the last line about it."""
         self._last_error = ""
-        self._said_lost_at = -LOG_EVERY_S
+        self._reported_lost_at = -LOG_EVERY_S
         self._taken = metrics.logged_answers
         self._lost = metrics.lost_answers
 
@@ -129,7 +129,7 @@ class RequestLog:
         elif self._entities or (self._writer is not None and self._writer.waiting):
             self._again(EVERY_S)
         else:
-            self._say_lost()
+            self._report_lost()
 
     def _written(self, until: float) -> bool:
         """Writes for so long; False where the broker has enough for now, or cannot be reached."""
@@ -188,14 +188,14 @@ class RequestLog:
         self._lost.labels(why).inc(answers)
         self._lost_since[why] += answers
         self._last_error = error or self._last_error
-        if time.monotonic() - self._said_lost_at >= LOG_EVERY_S:
-            self._say_lost()
+        if time.monotonic() - self._reported_lost_at >= LOG_EVERY_S:
+            self._report_lost()
 
-    def _say_lost(self) -> None:
+    def _report_lost(self) -> None:
         """Writes a line about what was lost since the last one."""
         if self._lost_since:
             log.warning("answers_not_logged", **self._lost_since, error=self._last_error)
-            self._said_lost_at, self._last_error = time.monotonic(), ""
+            self._reported_lost_at, self._last_error = time.monotonic(), ""
             self._lost_since.clear()
 
     def close(self) -> None:
@@ -216,4 +216,4 @@ class RequestLog:
         if self._writer is not None:
             left += self._writer.close(max(0.0, deadline - time.perf_counter()))
         self._lose(left, "end")
-        self._say_lost()
+        self._report_lost()

@@ -319,7 +319,7 @@ def _slices(
     entities = [json.loads(text) for text in requests["entity"].to_pylist()]
     for name in dict.fromkeys(name for entity in entities for name in entity):
         columns[name] = [str(entity.get(name)) for entity in entities]
-    found = []
+    slices = []
     for name, values in columns.items():
         by_value: dict[str, list[int]] = {}
         for row, value in enumerate(values):
@@ -328,8 +328,8 @@ def _slices(
             if LEAST_ROWS <= len(numbers) < len(labels):
                 own = gain(loss_a[numbers], loss_b[numbers])
                 if own.difference > own.within:
-                    found.append(Slice(name, value, own))
-    worst = sorted(found, key=lambda one: one.gain.within - one.gain.difference)
+                    slices.append(Slice(name, value, own))
+    worst = sorted(slices, key=lambda one: one.gain.within - one.gain.difference)
     return tuple(worst[:MOST_SLICES])
 
 
