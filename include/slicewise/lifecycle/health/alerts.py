@@ -251,8 +251,8 @@ MATTERS: Mapping[Matter, _Words] = {
     ),
     "monitor_critical": _Words(
         "feature_out_of_bounds_critical",
-        "a-feature-is-out-of-its-bounds",
-        "a feature is out of its bounds",
+        "a-critical-feature-is-out-of-its-bounds",
+        "a critical feature is out of its bounds",
         "critical",
         "look at the model or the source that it is about: slicewise monitors",
     ),
