@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -246,6 +247,10 @@ def test_a_deployment_that_cannot_be_undone_is_left_with_the_reason(
 LABELS = Monitor("labels", "labels:accuracy_1h", below=0.8, owner="risk team")
 
 
+UNJUDGED = math.nan
+"""A look at a value that is null."""
+
+
 def monitored(*looks: float | None, monitors: Sequence[Monitor] = (LABELS,)) -> None:
     """A watch that saw these values of a monitor, look after look; None: no API answered."""
     values = iter(looks)
@@ -254,7 +259,8 @@ def monitored(*looks: float | None, monitors: Sequence[Monitor] = (LABELS,)) -> 
         value = next(values)
         if value is None:
             return None
-        return tuple(one.judge({"labels:accuracy_1h": value}) for one in monitors)
+        given = None if math.isnan(value) else value
+        return tuple(one.judge({"labels:accuracy_1h": given}) for one in monitors)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looking, "load_monitors", lambda _: tuple(monitors))
@@ -283,6 +289,16 @@ def test_a_feature_that_stays_out_of_its_bounds_is_told_once_and_over_once(
     monitored(*[0.9] * LOOKS)
     paged = [line for line in caplog.messages if "paged=True" in line]
     assert [line.split()[0] for line in paged] == ["feature_out_of_bounds", "incident_over"]
+
+
+@pytest.mark.usefixtures("state")
+def test_what_is_not_judged_ends_no_incident_and_opens_none_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unjudged = [UNJUDGED] * (2 * LOOKS)
+    monitored(*unjudged, *[0.5] * LOOKS, *unjudged, *[0.5] * LOOKS, *unjudged)
+    paged = [line.split()[0] for line in caplog.messages if "paged=True" in line]
+    assert paged == ["feature_out_of_bounds"]
 
 
 @pytest.mark.usefixtures("state")

@@ -13,6 +13,8 @@ import numpy.typing as npt
 Doubles = npt.NDArray[np.float64]
 BINS = 10
 """Bins of a calibration."""
+LEAST = 20
+"""Fewest values of a feature that are judged by themselves."""
 TINY = 1e-15
 """Least probability of a label of which the logarithm is taken."""
 
@@ -44,19 +46,20 @@ class Measures:
 
 @dataclass(frozen=True)
 class Gain:
-    """Mean loss of B less that of A over the same rows, below 0 where B is better; and half of the
-    interval that holds it with 95 % (normal, of the paired differences)."""
+    """Mean loss of B less that of A over the same rows, below 0 where B is better. within: half of
+    the interval that holds it with 95 % (normal, of sums by entity); None of one entity."""
 
     rows: int
+    entities: int
     loss_a: float
     loss_b: float
     difference: float
-    within: float
+    within: float | None
 
     @property
     def verdict(self) -> str:
         """Word for people."""
-        if abs(self.difference) <= self.within:
+        if self.within is None or abs(self.difference) <= self.within:
             return "no difference that these rows show"
         return "B is better" if self.difference < 0 else "B is worse"
 
@@ -76,7 +79,9 @@ def measured(labels: Doubles, scores: Doubles, threshold: float) -> Measures:
     if not len(labels):
         return Measures(0, {}, ())
     if is_binary(labels):
-        return Measures(len(labels), _of_classes(labels, scores, threshold), _bins(labels, scores))
+        values = _of_classes(labels, scores, threshold)
+        bins = _bins(labels, scores) if values["log_loss"] is not None else ()
+        return Measures(len(labels), values, bins)
     return Measures(len(labels), _of_numbers(labels, scores), ())
 
 
@@ -89,7 +94,7 @@ def _of_classes(labels: Doubles, scores: Doubles, threshold: float) -> dict[str,
     values = {
         "auc": metrics.roc_auc_score(labels, scores) if both else None,
         "average_precision": metrics.average_precision_score(labels, scores) if both else None,
-        "log_loss": float(np.mean(losses(labels, scores))) if probable else None,
+        "log_loss": float(np.mean(losses(labels, scores)[0])) if probable else None,
         "brier": metrics.brier_score_loss(labels, scores) if probable and both else None,
         "accuracy": metrics.accuracy_score(labels, predicted),
         "precision": metrics.precision_score(labels, predicted, zero_division=np.nan),
@@ -114,33 +119,49 @@ def _of_numbers(labels: Doubles, scores: Doubles) -> dict[str, float | None]:
     return {name: _finite(value) for name, value in values.items()}
 
 
-def losses(labels: Doubles, scores: Doubles) -> Doubles:
-    """Loss of each row: logarithmic where labels are 0 and 1 and all scores lie between, else
-    squared."""
-    if is_binary(labels) and bool(((scores >= 0) & (scores <= 1)).all()):
-        of_label = np.where(labels == 1, scores, 1 - scores)
-        logarithmic: Doubles = -np.log(np.maximum(of_label, TINY))
-        return logarithmic
-    squared: Doubles = (scores - labels) ** 2
-    return squared
+def losses(labels: Doubles, *scores: Doubles) -> tuple[Doubles, ...]:
+    """Loss of each row by each of these scores, of one kind for all: logarithmic where labels are 0
+    and 1 and all scores lie between, else squared."""
+    between = all(bool(((one >= 0) & (one <= 1)).all()) for one in scores)
+    if is_binary(labels) and between:
+        return tuple(_logarithmic(labels, one) for one in scores)
+    return tuple((one - labels) ** 2 for one in scores)
 
 
-def gain(loss_a: Doubles, loss_b: Doubles) -> Gain:
-    """The gain of B over A on the same rows."""
+def _logarithmic(labels: Doubles, scores: Doubles) -> Doubles:
+    of_label = np.where(labels == 1, scores, 1 - scores)
+    loss: Doubles = -np.log(np.maximum(of_label, TINY))
+    return loss
+
+
+def groups_of(entities: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Numbers of entities: rows of one are not independent of each other."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(one, len(numbers)) for one in entities], np.int64)
+
+
+def gain(loss_a: Doubles, loss_b: Doubles, groups: npt.NDArray[np.int64]) -> Gain:
+    """The gain of B over A on the same rows. groups: numbers of their entities, by whose sums the
+    interval is: rows of one entity are alike."""
     differences = loss_b - loss_a
     rows = len(differences)
-    deviation = float(np.std(differences, ddof=1)) if rows > 1 else math.inf
+    _, numbers = np.unique(groups, return_inverse=True)
+    sums = np.bincount(numbers, differences - differences.mean())
+    several, within = len(sums), None
+    if several > 1:
+        within = 1.96 * math.sqrt(float((sums**2).sum()) * several / (several - 1)) / rows
     return Gain(
         rows,
+        several,
         float(loss_a.mean()),
         float(loss_b.mean()),
         float(differences.mean()),
-        1.96 * deviation / math.sqrt(rows),
+        within,
     )
 
 
 def _bins(labels: Doubles, scores: Doubles) -> tuple[Bin, ...]:
-    edges = np.linspace(0.0, 1.0, BINS + 1)
+    edges = np.arange(BINS + 1) / BINS
     bin_of = np.clip(np.searchsorted(edges, scores, "right") - 1, 0, BINS - 1)
     made = []
     for i in range(BINS):
@@ -154,11 +175,11 @@ def _bins(labels: Doubles, scores: Doubles) -> tuple[Bin, ...]:
 
 def single_auc(labels: Doubles, values: Doubles) -> float | None:
     """The area under the curve of one feature by itself, in whichever direction is better; None of
-    labels of one class, and of features without two values."""
+    labels of one class, and of fewer than LEAST values."""
     from sklearn import metrics
 
     there = np.isfinite(values)
-    if not is_binary(labels) or len(np.unique(labels[there])) < 2:
+    if there.sum() < LEAST or not is_binary(labels) or len(np.unique(labels[there])) < 2:
         return None
     auc = float(metrics.roc_auc_score(labels[there], values[there]))
     return max(auc, 1 - auc)

@@ -3,7 +3,8 @@ own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from slicewise.codec.plain import converter, json_safe
 from slicewise.errors import BadRequest, SettingsError, StoreUnavailable
 from slicewise.models.declared import DeclaredModel
 
@@ -39,11 +41,13 @@ def scored(model: DeclaredModel, features: pa.Table) -> Scores:
     """
     if model.kind == "url":
         return _from_endpoint(model, features)
-    predict = (_skops if model.kind == "skops" else _onnx)(model, features.num_columns)
+    predict = (_skops if model.kind == "skops" else _onnx)(model, features.column_names)
     matrix = _matrix(features, model.missing)
     values = np.full(len(matrix), np.nan)
     errors = dict[int, str]()
     _predict(predict, matrix, 0, values, errors)
+    if len(matrix) > 1 and len(errors) == len(matrix) and len(set(errors.values())) == 1:
+        raise _unreadable(model, f"it fails on every row: {errors[0]}")
     for row in np.flatnonzero(~np.isfinite(values)).tolist():
         errors.setdefault(row, f"its score is {values[row]:g}")
         values[row] = np.nan
@@ -85,7 +89,7 @@ def _matrix(features: pa.Table, missing: float) -> Doubles:
     return np.column_stack(columns).astype(np.float64)
 
 
-def _skops(model: DeclaredModel, inputs: int) -> Predict:
+def _skops(model: DeclaredModel, refs: Sequence[str]) -> Predict:
     import skops.io
 
     path = Path(model.location)
@@ -103,15 +107,34 @@ def _skops(model: DeclaredModel, inputs: int) -> Predict:
         raise
     except Exception as error:
         raise _unreadable(model, error) from error
-    _check_inputs(model, getattr(estimator, "n_features_in_", inputs), inputs)
-    if not hasattr(estimator, "predict_proba"):
+    has_classes = hasattr(estimator, "classes_")
+    if not hasattr(estimator, "predict") or has_classes != hasattr(estimator, "predict_proba"):
+        raise _unreadable(
+            model, "it is no fitted regressor, and no fitted classifier with predict_proba"
+        )
+    _check_inputs(model, getattr(estimator, "n_features_in_", len(refs)), len(refs))
+    names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+    if names != list(refs) and set(names) == set(refs):
+        raise SettingsError(
+            f"model {model.name!r} was trained on {', '.join(names)}, in this order",
+            where=model.location,
+            expected="its features in that order",
+            next_step="correct `features` of the model",
+        )
+    if not has_classes:
         return lambda matrix: np.asarray(estimator.predict(matrix), np.float64).reshape(len(matrix))
-    if len(estimator.classes_) != 2:
-        raise _unreadable(model, f"it has {len(estimator.classes_)} classes, not two")
-    return lambda matrix: np.asarray(estimator.predict_proba(matrix), np.float64)[:, 1]
+    classes = [str(one) for one in np.asarray(estimator.classes_).tolist()]
+    if len(classes) != 2:
+        raise _unreadable(model, f"it has {len(classes)} classes, not two")
+    if model.positive and isinstance(estimator.classes_[0], str) and model.positive not in classes:
+        raise _unreadable(model, f"its classes are {', '.join(classes)}, not {model.positive}")
+    # classes are sorted: the one that is meant may be the first
+    column = classes.index(model.positive) if model.positive in classes else 1
+    return lambda matrix: np.asarray(estimator.predict_proba(matrix), np.float64)[:, column]
 
 
-def _onnx(model: DeclaredModel, inputs: int) -> Predict:
+def _onnx(model: DeclaredModel, refs: Sequence[str]) -> Predict:
+    inputs = len(refs)
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -131,13 +154,14 @@ def _onnx(model: DeclaredModel, inputs: int) -> Predict:
     named = [one for one in outputs if one.name == "probabilities"] or outputs
     if not named:
         raise _unreadable(model, "none of its outputs is a tensor of numbers (zipmap=False)")
-    name = named[0].name
+    name, shape = named[0].name, named[0].shape
+    numbers = shape[-1] if len(shape) > 1 else 1
+    if isinstance(numbers, int) and numbers > 2:
+        raise _unreadable(model, f"it gives {numbers} numbers per row, not one or two")
 
     def predict(matrix: Doubles) -> Doubles:
         fed = {given[0].name: matrix.astype(types[given[0].type])}
         scores = np.asarray(session.run([name], fed)[0], np.float64).reshape(len(matrix), -1)
-        if scores.shape[1] > 2:
-            raise ValueError(f"{scores.shape[1]} numbers per row, not one or two")
         return scores[:, -1]
 
     return predict
@@ -150,7 +174,7 @@ def _from_endpoint(model: DeclaredModel, features: pa.Table) -> Scores:
     errors = dict[int, str]()
     with httpx.Client(timeout=TIMEOUT_S, trust_env=False) as client:
         for first in range(0, features.num_rows, AT_ONCE):
-            rows = features.slice(first, AT_ONCE).to_pylist()
+            rows = _rows_of(features.slice(first, AT_ONCE))
             try:
                 reply = client.post(model.location, json={"model": model.name, "rows": rows})
                 reply.raise_for_status()
@@ -164,6 +188,16 @@ def _from_endpoint(model: DeclaredModel, features: pa.Table) -> Scores:
                 ) from error
             _take(model, scores, first, len(rows), values, errors)
     return Scores(values, errors)
+
+
+def _rows_of(features: pa.Table) -> list[dict[str, Any]]:
+    """Rows of an endpoint's request: values as the API writes them."""
+    columns = [
+        [json_safe(value) for value in converter(column.type)(column.combine_chunks())]
+        for column in features.columns
+    ]
+    names = features.column_names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _take(
@@ -182,11 +216,13 @@ def _take(
             next_step="correct the endpoint",
         )
     for row, score in enumerate(scores, first):
-        number = isinstance(score, int | float) and not isinstance(score, bool)
-        if number and np.isfinite(score):
-            values[row] = score
-        else:
-            errors[row] = f"its score is {score!r}"[:300]
+        number = np.nan
+        if isinstance(score, int | float) and not isinstance(score, bool):
+            with suppress(OverflowError):
+                number = float(score)
+        values[row] = number
+        if not np.isfinite(number):
+            values[row], errors[row] = np.nan, f"its score is {score!r}"[:300]
 
 
 def _check_inputs(model: DeclaredModel, wanted: int, given: int) -> None:

@@ -36,6 +36,8 @@ from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
 from slicewise.training.tables.locations import located
 from slicewise.training.writing import checked_target as checked_target
+from slicewise.training.writing import parquet_bytes as parquet_bytes
+from slicewise.training.writing import put as put
 from slicewise.windows.durations import parse_duration
 
 Notify = Callable[[str], None]

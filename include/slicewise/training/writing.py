@@ -147,13 +147,13 @@ def write_runs(
     for suffix in (SPINE_SUFFIX, ARRIVAL_SUFFIX):
         beside(target, suffix).unlink(missing_ok=True)  # of another set
     if spine is not None:
-        _put(beside(target, SPINE_SUFFIX), parquet_bytes(spine.table))
+        put(beside(target, SPINE_SUFFIX), parquet_bytes(spine.table))
     if arrival is not None:
         at_us = np.array(manifest.ats_us, np.int64) if spine is None else spine.at_us
         entries = arrival.table(at_us)
-        _put(beside(target, ARRIVAL_SUFFIX), parquet_bytes(entries))
+        put(beside(target, ARRIVAL_SUFFIX), parquet_bytes(entries))
     written = passing.manifest(manifest)
-    _put(manifest_path, written.to_json().encode())
+    put(manifest_path, written.to_json().encode())
     return written
 
 
@@ -201,7 +201,8 @@ def checked_target(target: Path) -> Path:
     return target
 
 
-def _put(path: Path, content: bytes) -> None:
+def put(path: Path, content: bytes) -> None:
+    """Writes a file, which takes its name when it is whole."""
     with _scratch(path) as scratch:
         scratch.write_bytes(content)
         scratch.replace(path)

@@ -47,7 +47,10 @@ class Looking:
         if looked is None:  # the API's absence is a matter of its own
             return
         by_cause = {one.monitor.cause: one for one in looked if one.fault}
-        self.deadlines = self.deadlines.after(by_cause, causes)
+        # what was not judged is neither in its bounds nor out of them
+        seen = {one.monitor.cause for one in looked if one.fault or one.value is not None}
+        lasting = (self.deadlines.notified - seen) & causes
+        self.deadlines = self.deadlines.after(by_cause, seen).notifying(lasting)
         for cause in sorted(self.deadlines.due):
             self.deadlines = self.deadlines.notifying([cause])
             self.page(by_cause[cause])

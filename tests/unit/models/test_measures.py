@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.models.measures import Doubles, gain, losses, measured, single_auc
+from slicewise.models.measures import Doubles, gain, groups_of, losses, measured, single_auc
 
 ROWS = st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=1, max_size=60)
 
@@ -55,8 +55,13 @@ def test_numbers_have_errors_and_no_classes() -> None:
     assert (of.calibration, "auc" in of.values) == ((), False)
 
 
-def test_scores_beyond_zero_and_one_have_squared_losses() -> None:
-    assert losses(np.array([1.0, 0.0]), np.array([1.5, 0.0])).tolist() == [0.25, 0.0]
+def test_losses_of_two_models_are_of_one_kind() -> None:
+    labels, inside = np.array([1.0, 0.0]), np.array([0.5, 0.0])
+    [logarithmic] = losses(labels, inside)
+    assert logarithmic.tolist() == [math.log(2), 0.0]
+    both = losses(labels, inside, np.array([1.5, 0.0]))
+    assert [one.tolist() for one in both] == [[0.25, 0.0], [0.25, 0.0]]
+    assert measured(labels, np.array([1.5, 0.0]), 0.5).calibration == ()
 
 
 def test_nothing_is_measured_of_nothing() -> None:
@@ -65,18 +70,30 @@ def test_nothing_is_measured_of_nothing() -> None:
 
 def test_a_gain_is_by_chance_until_it_is_not() -> None:
     chance = np.random.default_rng(1)
-    same = chance.normal(size=1_000)
-    assert gain(same, same + chance.normal(size=1_000)).verdict.startswith("no difference")
-    better = gain(same, same - 0.5 + chance.normal(size=1_000))
-    assert (better.verdict, better.rows) == ("B is better", 1_000)
-    assert gain(same, same + 0.5).verdict == "B is worse"
-    assert gain(same[:1], same[:1]).within == math.inf
+    same, single = chance.normal(size=1_000), np.arange(1_000)
+    assert gain(same, same + chance.normal(size=1_000), single).verdict.startswith("no difference")
+    better = gain(same, same - 0.5 + chance.normal(size=1_000), single)
+    assert (better.verdict, better.rows, better.entities) == ("B is better", 1_000, 1_000)
+    assert gain(same, same + 0.5, single).verdict == "B is worse"
+    one = gain(same, same + 0.5, np.zeros(1_000, np.int64))
+    assert (one.within, one.verdict[:13]) == (None, "no difference")
+
+
+def test_rows_of_one_entity_are_not_taken_for_independent_ones() -> None:
+    chance = np.random.default_rng(5)
+    groups = np.repeat(np.arange(100), 20)
+    wrong = 0
+    for _ in range(200):
+        loss = np.repeat(chance.normal(size=100), 20)  # whole histories are alike
+        wrong += not gain(np.zeros(2_000), loss, groups).verdict.startswith("no difference")
+    assert wrong <= 20, "one in twenty by chance"
+    assert groups_of(["a", "b", "a"]).tolist() == [0, 1, 0]
 
 
 def test_a_feature_that_knows_the_label_is_seen_in_either_direction() -> None:
-    labels = np.array([0.0, 0.0, 1.0, 1.0])
-    assert single_auc(labels, np.array([1.0, 2.0, 3.0, 4.0])) == 1.0
-    assert single_auc(labels, np.array([4.0, 3.0, 2.0, 1.0])) == 1.0
-    assert single_auc(labels, np.array([math.nan, 1.0, 1.0, math.nan])) == 0.5
-    assert single_auc(labels, np.array([1.0, 1.0, math.nan, math.nan])) is None
-    assert single_auc(np.array([0.0, 2.5]), np.array([1.0, 2.0])) is None
+    labels, numbers = np.repeat([0.0, 1.0], 10), np.arange(20.0)
+    assert single_auc(labels, numbers) == single_auc(labels, -numbers) == 1.0
+    assert single_auc(labels, np.ones(20)) == 0.5
+    assert single_auc(labels[:19], numbers[:19]) is None, "too few to say"
+    assert single_auc(labels, np.where(labels == 0, math.nan, 1.0)) is None
+    assert single_auc(labels * 2.5, numbers) is None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import skops.io
 from skl2onnx import to_onnx
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from slicewise.errors import BadRequest, SettingsError, StoreUnavailable
 from slicewise.models.declared import DeclaredModel
@@ -172,3 +174,41 @@ def test_an_endpoint_that_answers_otherwise_is_said(reply: Any, status: int) -> 
 def test_an_endpoint_that_is_away_is_said() -> None:
     with pytest.raises(StoreUnavailable, match="does not answer"):
         scored(declared("url", "http://127.0.0.1:1/"), pa.table({"a:x": [1]}))
+
+
+def test_the_class_that_is_meant_may_be_the_first(tmp_path: Path) -> None:
+    names = np.where(Y == 1, "bad", "good")
+    estimator = LogisticRegression().fit(X, names)
+    model = declared("skops", saved(tmp_path, estimator), positive="bad")
+    assert scored(model, TABLE).values.tolist() == estimator.predict_proba(X)[:, 0].tolist()
+    with pytest.raises(SettingsError, match="bad, good, not ugly"):
+        scored(declared("skops", saved(tmp_path, estimator), positive="ugly"), TABLE)
+
+
+def test_columns_in_another_order_than_the_model_has_are_refused(tmp_path: Path) -> None:
+    estimator = LogisticRegression().fit(TABLE.to_pandas()[["a:y", "a:x"]], Y)
+    with pytest.raises(SettingsError, match="trained on a:y, a:x"):
+        scored(declared("skops", saved(tmp_path, estimator)), TABLE)
+
+
+@pytest.mark.parametrize("estimator", [LogisticRegression(), StandardScaler().fit(X)])
+def test_what_predicts_nothing_is_refused(tmp_path: Path, estimator: Any) -> None:
+    with pytest.raises(SettingsError, match="no fitted"):
+        scored(declared("skops", saved(tmp_path, estimator)), TABLE)
+
+
+def test_a_model_that_fails_on_every_row_is_refused(tmp_path: Path) -> None:
+    estimator = LogisticRegression().fit(X, Y)
+    empty = pa.table({"a:x": pa.nulls(5), "a:y": pa.nulls(5)})
+    with pytest.raises(SettingsError, match="fails on every row: ValueError"):
+        scored(declared("skops", saved(tmp_path, estimator)), empty)
+
+
+def test_an_endpoint_gets_values_as_the_api_writes_them() -> None:
+    at = pa.array([1_700_000_000_000_000], pa.timestamp("us", "UTC"))
+    columns = {"a:n": [math.nan], "a:t": at, "a:d": pa.array([Decimal("1.50")])}
+    with endpoint({"scores": [10**400]}) as (url, bodies):
+        scores = scored(declared("url", url), pa.table(columns))
+    row = {"a:n": "NaN", "a:t": "2023-11-14T22:13:20Z", "a:d": "1.50"}
+    assert bodies[0]["rows"] == [row]
+    assert list(scores.errors) == [0]

@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     def instant(text: str | None, where: str) -> int | None:
         return None if text is None else instant_us(text, where)
 
+    _refuse_targets(arguments)
     models = load_models(settings)
     model = chosen(models, arguments.model, "model")
     with bars(_notify, wanted=not arguments.json) as notify:
@@ -85,16 +86,32 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def _refuse_targets(arguments: argparse.Namespace) -> None:
+    """Before any work: files that have no folder to go to, or would stand for something else."""
+    from slicewise.errors import BadRequest
+    from slicewise.training.api import checked_target
+
+    for option in ("html", "out"):
+        target: Path | None = getattr(arguments, option)
+        if target is not None and not checked_target(target).parent.is_dir():
+            raise BadRequest(
+                f"there is no folder {target.resolve().parent}",
+                where=f"--{option}",
+                expected="a folder that exists",
+                next_step="make it first",
+            )
+
+
 def _write(arguments: argparse.Namespace, outcome: Backtest) -> None:
+    from slicewise.training.api import parquet_bytes, put
+
     if arguments.html is not None:
         from slicewise.cli.data._backtest_page import page
 
-        arguments.html.write_text(page(outcome), encoding="utf-8")
+        put(arguments.html, page(outcome).encode())
         _notify(f"written: {arguments.html}")
     if arguments.out is not None:
-        import pyarrow.parquet as pq
-
-        pq.write_table(outcome.rows, arguments.out)
+        put(arguments.out, parquet_bytes(outcome.rows))
         _notify(f"written: {arguments.out}")
 
 
@@ -120,7 +137,7 @@ def _show(outcome: Backtest) -> None:
     if gain is not None:
         print(
             f"\n{gain.verdict}: mean loss {gain.loss_b:.4g} beside {gain.loss_a:.4g}, a difference "
-            f"of {gain.difference:.4g} ± {gain.within:.4g}"
+            f"of {gain.difference:.4g} ± {_short(gain.within)} (95 %, by {gain.entities:,} entities)"
         )
     if outcome.slices:
         print(f"\n{outcome.model} is worse for")
@@ -131,7 +148,7 @@ def _show(outcome: Backtest) -> None:
                     f"{one.column} = {one.value}",
                     f"{one.gain.rows:,}",
                     f"{one.gain.difference:.4g}",
-                    f"{one.gain.within:.4g}",
+                    _short(one.gain.within),
                 )
                 for one in outcome.slices
             ],

@@ -7,6 +7,7 @@ lasts (docs/guides/requests.md).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,8 @@ _FIELDS = frozenset(
     ("feature", "entity", "below", "above", "drift_from", "least", "severity", "owner")
 )
 _PREFIX = "monitor."
+_REF = re.compile(r"[\w@]+:\w+")
+_NAME = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Monitor:
             value = drift(value, values[self.drift_from])
         if value is None:
             return Judged(self, None, "not judged: there is no value")
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if not _is_number(value):
             return Judged(self, None, f"{self._what} is {value!r}, which is no number", fault=True)
         if self.below is not None and value < self.below:
             return Judged(
@@ -143,6 +146,8 @@ def parsed(document: Mapping[str, Any], where: str) -> tuple[Monitor, ...]:
 
 def _monitor(where: str, name: str, entry: object) -> Monitor:
     subject = f"[monitors.{name}]"
+    if not _NAME.fullmatch(name):
+        raise _refused(where, f"[monitors.{name!r}]", "a name of letters, digits, '_', '-' and '.'")
     if not isinstance(entry, Mapping) or set(entry) - _FIELDS or "feature" not in entry:
         raise _refused(where, subject, f"feature, and of these: {', '.join(sorted(_FIELDS))}")
     given: Mapping[str, Any] = entry
@@ -152,6 +157,10 @@ def _monitor(where: str, name: str, entry: object) -> Monitor:
     bounds = {side: given[side] for side in ("below", "above") if side in given}
     if not bounds or not all(_is_number(value) for value in bounds.values()):
         raise _refused(where, f"{subject} bounds", "below, above or both, which are numbers")
+    if "below" in bounds and "above" in bounds and bounds["below"] > bounds["above"]:
+        raise _refused(where, f"{subject} bounds", "below that is no larger than above")
+    if given.get("drift_from") == given["feature"]:
+        raise _refused(where, f"{subject} drift_from", "another feature than its own")
     entity, least = given.get("entity", {}), given.get("least", {})
     if not isinstance(entity, Mapping) or not all(
         isinstance(value, str | int | float | bool) for value in entity.values()
@@ -180,11 +189,16 @@ def _monitor(where: str, name: str, entry: object) -> Monitor:
 
 
 def _is_ref(value: object) -> bool:
-    return isinstance(value, str) and value.count(":") == 1 and not value.startswith(":")
+    return isinstance(value, str) and _REF.fullmatch(value) is not None
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
 
 
 def _refused(where: str, what: str, expected: str) -> SettingsError:

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from slicewise.client.http import HttpClient
-from slicewise.errors import BadRequest, SettingsError, SlicewiseError, UnknownName
+from slicewise.errors import (
+    NotReady,
+    RetryLater,
+    SettingsError,
+    SlicewiseError,
+    StoreUnavailable,
+)
 from slicewise.lifecycle.monitors.monitor import Judged, Monitor, parsed
 from slicewise.settings import MONITORS_FILE, Settings
 
@@ -37,21 +43,23 @@ def load_monitors(settings: Settings) -> tuple[Monitor, ...]:
 
 
 def judged(settings: Settings, monitors: tuple[Monitor, ...]) -> tuple[Judged, ...] | None:
-    """One look at each of these monitors; None where the API does not answer: then nothing is
-    known of any. A name that is not deployed is a fault of its monitor."""
-    looked = []
+    """One look at each of these monitors; None where the API does not answer the first: then
+    nothing is known of any. One that is not answered is not judged; a name that is not deployed, or
+    a feature that the store cannot give, is a fault of its monitor."""
+    looked = list[Judged]()
     if not monitors:
         return ()
     with HttpClient(settings.serving_url, timeout_s=TIMEOUT_S, form="json") as client:
         for monitor in monitors:
             try:
                 answer = client.get(list(monitor.refs), dict(monitor.entity), tokens=False)
-            except (UnknownName, BadRequest) as error:
-                looked.append(
-                    Judged(monitor, None, f"it cannot be judged: {error.what}", fault=True)
-                )
-            except SlicewiseError:
-                return None
+            except (StoreUnavailable, NotReady, RetryLater) as error:
+                if not looked:
+                    return None  # the API itself, and there may be many of them
+                looked.append(Judged(monitor, None, f"not judged: {error.what}"))
+            except SlicewiseError as error:
+                text = f"it cannot be judged: {error.what}"
+                looked.append(Judged(monitor, None, text, fault=True))
             else:
                 looked.append(monitor.judge(answer.values()))
     return tuple(looked)

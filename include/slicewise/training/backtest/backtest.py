@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from slicewise.aggregates.sketches.membership import answer_type
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
 from slicewise.models.declared import DeclaredModel
@@ -22,6 +24,7 @@ from slicewise.models.measures import (
     Gain,
     Measures,
     gain,
+    groups_of,
     losses,
     measured,
     single_auc,
@@ -32,7 +35,12 @@ from slicewise.training.api import training_set
 from slicewise.training.archiving.offline import Offline
 from slicewise.training.backtest.rows import LoggedRows, answered, read_rows
 from slicewise.training.logged.columns import entity_columns
-from slicewise.training.requests.unit_requests import entity_types, questions_of, resolve
+from slicewise.training.requests.unit_requests import (
+    UnitRequest,
+    entity_types,
+    questions_of,
+    resolve,
+)
 
 Notify = Callable[[str], None]
 LEAST_ROWS = 20
@@ -42,6 +50,8 @@ LEAKS_FROM = 0.995
 """Area under the curve from which a single feature is taken to know the label."""
 SERVED = "served"
 """Features as they were answered."""
+SENT, COMPUTED = "sent", "computed"
+"""Scores of the model beside: as they came, or made of the answers."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +171,14 @@ def run_backtest(
             next_step="name another; slicewise replay-requests counts them",
         )
     labels = _labels(rows, model)
+    # before they are read: a file may be replaced meanwhile
+    digests = {name: _digest(models[name]) for name in (model.name, beside) if name in models}
     features, how = _features(settings, deployment, model, rows, knowledge, archive, notify)
     notify(f"scores of {model.name}")
     scores_b = scored(model, features)
-    scores_a, sent = _beside(models, beside, rows, notify)
-    left = Counter[str]({"about a past instant": rows.past})
+    of_beside, sent = _beside(deployment, models, beside, rows, notify)
+    scores_a = of_beside.values
+    left = Counter(rows.left_out)
     usable = np.isfinite(labels)
     left["without a label"] = int((~usable).sum())
     ambiguous = usable & (rows.labels > 1)
@@ -179,27 +192,32 @@ def run_backtest(
         left[f"without a score of {beside}"] = int(lacking.sum())
         usable &= ~lacking
     of_label, of_b, of_a = labels[usable], scores_b.values[usable], scores_a[usable]
-    both = (
-        gain(losses(of_label, of_a), losses(of_label, of_b)) if beside and len(of_label) else None
-    )
-    digest = {name: _digest(models[name]) for name in (model.name, beside) if name in models}
+    both: Gain | None = None
+    slices: tuple[Slice, ...] = ()
+    if beside and len(of_label):
+        loss_a, loss_b = losses(of_label, of_a, of_b)
+        entities = rows.requests["entity"].filter(pa.array(usable)).to_pylist()
+        both = gain(loss_a, loss_b, groups_of(entities))
+        slices = _slices(rows, usable, loss_a, loss_b)
+    if sent != COMPUTED:
+        digests.pop(beside, None)
     return Backtest(
         model.name,
         beside,
-        len(rows) + rows.past,
+        len(rows) + rows.left_out.total(),
         int(usable.sum()),
         {reason: count for reason, count in left.items() if count},
-        _examples(rows, scores_b),
+        [*_examples(rows, model.name, scores_b), *_examples(rows, beside, of_beside)],
         how,
         sent,
         measured(of_label, of_b, model.threshold),
         measured(of_label, of_a, _threshold(models, beside)) if beside else None,
         both,
-        _slices(rows, usable, of_label, of_a, of_b) if both is not None else (),
+        slices,
         _leaks(features, usable, of_label),
         _before(rows),
         rows.corrected,
-        {"logs": rows.inputs, "models": digest, "deployment": deployment.digest},
+        {"logs": rows.inputs, "models": digests, "deployment": deployment.digest},
         _table(rows, labels, scores_a, scores_b, beside),
     )
 
@@ -210,6 +228,7 @@ def _labelled(rows: LoggedRows) -> int:
 
 def _labels(rows: LoggedRows, model: DeclaredModel) -> Doubles:
     labels = np.full(len(rows), np.nan)
+    _refuse_positive(rows, model)
     texts = zip(rows.label.to_pylist(), rows.value.to_pylist(), strict=True)
     for row, (label, value) in enumerate(texts):
         if value is not None:
@@ -227,6 +246,18 @@ def _labels(rows: LoggedRows, model: DeclaredModel) -> Doubles:
     return labels
 
 
+def _refuse_positive(rows: LoggedRows, model: DeclaredModel) -> None:
+    """Refuses a label for a score of 1 that no row has."""
+    texts = sorted({text for text in rows.label.to_pylist() if text is not None})
+    if model.positive and texts and model.positive not in texts:
+        raise BadRequest(
+            f"no label is {model.positive!r}",
+            where=f"[models.{model.name}] positive",
+            expected="one of " + ", ".join(texts[:10]),
+            next_step="correct it: it is the label that a score of 1 stands for",
+        )
+
+
 def _features(
     settings: Settings,
     deployment: Deployment,
@@ -236,10 +267,8 @@ def _features(
     archive: bool,
     notify: Notify,
 ) -> tuple[pa.Table, str]:
-    refs, requested = resolve(
-        deployment, model.features if isinstance(model.features, str) else list(model.features)
-    )
-    served = answered(rows, refs)
+    refs, requested, kinds = _inputs(deployment, model)
+    served = answered(rows, kinds)
     if served is not None:
         return served, SERVED
     types: Mapping[str, str] = {**entity_types(requested), **questions_of(requested)}
@@ -265,71 +294,96 @@ def _features(
         archive=archive,
         progress=notify,
     )
-    return built.to_arrow().select(list(refs)), knowledge
+    table = built.to_arrow().select(list(refs))
+    if isinstance(model.features, str):  # as the set would have answered them
+        for ref, default in deployment.feature_set(model.features).defaults:
+            at = table.column_names.index(ref)
+            filled = pc.fill_null(table[ref], pa.scalar(default, table[ref].type))
+            table = table.set_column(at, ref, filled)
+    return table, knowledge
+
+
+def _inputs(
+    deployment: Deployment, model: DeclaredModel
+) -> tuple[tuple[str, ...], Sequence[UnitRequest], Mapping[str, pa.DataType]]:
+    """Refs of a model's features in its order, what is asked of each unit, and their types."""
+    named = model.features if isinstance(model.features, str) else list(model.features)
+    refs, requested = resolve(deployment, named)
+    kinds = {ref: answer_type(deployment.resolve(ref)[1].aggregate) for ref in refs}
+    return refs, requested, kinds
 
 
 def _beside(
-    models: Mapping[str, DeclaredModel], beside: str, rows: LoggedRows, notify: Notify
-) -> tuple[Doubles, str]:
+    deployment: Deployment,
+    models: Mapping[str, DeclaredModel],
+    beside: str,
+    rows: LoggedRows,
+    notify: Notify,
+) -> tuple[Scores, str]:
+    """Scores of the model beside, and where they are from."""
     if not beside or np.isfinite(rows.score).any():
-        return rows.score, "sent" if beside else ""
+        return Scores(rows.score, {}), SENT if beside else ""
     declared = models.get(beside)
-    refs = None if declared is None or isinstance(declared.features, str) else declared.features
-    if declared is not None and refs is None:
-        first = json.loads(rows.requests["answer"][0].as_py())
-        refs = tuple(first)
-    given = None if refs is None else answered(rows, refs)
-    if declared is None or given is None:
+    if declared is None:
         raise BadRequest(
             f"no prediction of model {beside!r} stands in the log",
             where="--beside",
             expected="predictions that were sent to POST /v1/outcomes with the request's id, or a "
-            "model of this name whose features were answered",
+            "model of this name in models.toml",
             next_step="leave it out, or name the model that answered",
         )
+    refs, _, kinds = _inputs(deployment, declared)
+    given = answered(rows, kinds)
+    if given is None:
+        raise BadRequest(
+            f"no prediction of model {beside!r} was sent, and the answers lack some of its features",
+            where="--beside",
+            expected="answers with " + ", ".join(refs),
+            next_step="send its predictions with the request's id, or leave it out",
+        )
     notify(f"scores of {beside}: none was sent, they are computed from the answers")
-    return scored(declared, given).values, "computed"
+    return scored(declared, given), COMPUTED
 
 
 def _threshold(models: Mapping[str, DeclaredModel], name: str) -> float:
     return models[name].threshold if name in models else 0.5
 
 
-def _examples(rows: LoggedRows, scores: Scores) -> Sequence[str]:
-    ids = rows.requests["request_id"]
-    return [f"request {ids[row].as_py()}: {why}" for row, why in sorted(scores.errors.items())[:3]]
+def _examples(rows: LoggedRows, model: str, scores: Scores) -> Sequence[str]:
+    ids, first = rows.requests["request_id"], sorted(scores.errors.items())[:3]
+    return [f"{model}, request {ids[row].as_py()}: {why}" for row, why in first]
 
 
 def _slices(
     rows: LoggedRows,
     usable: np.ndarray[Any, np.dtype[np.bool_]],
-    labels: Doubles,
-    of_a: Doubles,
-    of_b: Doubles,
+    loss_a: Doubles,
+    loss_b: Doubles,
 ) -> tuple[Slice, ...]:
+    """Slices in which B is worse beyond chance, by losses of all rows together."""
     requests = rows.requests.filter(pa.array(usable))
-    # of all rows together, so that a slice of one class has the same loss
-    loss_a, loss_b = losses(labels, of_a), losses(labels, of_b)
     columns: dict[str, list[str]] = {
         name: [str(value) for value in requests[name].to_pylist()]
         for name in ("caller", "versions")
     }
     instants = requests["answered_at"].cast(pa.int64()).to_pylist()
     columns["hour"] = [f"{us // 3_600_000_000 % 24:02d}:00 UTC" for us in instants]
-    entities = [json.loads(text) for text in requests["entity"].to_pylist()]
+    texts = requests["entity"].to_pylist()
+    entities = [json.loads(text) for text in texts]
     for name in dict.fromkeys(name for entity in entities for name in entity):
-        columns[name] = [str(entity.get(name)) for entity in entities]
+        columns[f"entity.{name}"] = [str(entity.get(name)) for entity in entities]
+    groups = groups_of(texts)
     slices = []
     for name, values in columns.items():
         by_value: dict[str, list[int]] = {}
         for row, value in enumerate(values):
             by_value.setdefault(value, []).append(row)
         for value, numbers in by_value.items():
-            if LEAST_ROWS <= len(numbers) < len(labels):
-                own = gain(loss_a[numbers], loss_b[numbers])
-                if own.difference > own.within:
+            if LEAST_ROWS <= len(numbers) < len(loss_a):
+                own = gain(loss_a[numbers], loss_b[numbers], groups[numbers])
+                if own.within is not None and own.difference > own.within:
                     slices.append(Slice(name, value, own))
-    worst = sorted(slices, key=lambda one: one.gain.within - one.gain.difference)
+    worst = sorted(slices, key=lambda one: (one.gain.within or 0.0) - one.gain.difference)
     return tuple(worst[:MOST_SLICES])
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +18,8 @@ from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment, base_of
 from slicewise.features.plan.unit import Source
 from slicewise.training.archive import Archive, Archived, NothingArchived
-from slicewise.training.logged.replaying import log_of, of_set
+from slicewise.training.logged.columns import is_entity
+from slicewise.training.logged.replaying import NO_EVENT, log_of, of_set
 from slicewise.training.tables.instants import text_of
 
 REQUESTS = (
@@ -33,47 +36,59 @@ REQUESTS = (
     "flags",
 )
 PREDICTIONS = ("prediction_id", "logged_at", "model", "request_id", "entity", "score")
-LABELS = ("prediction_id", "logged_at", "label", "value")
+LABELS = ("prediction_id", "logged_at", "model", "label", "value")
+
+PAST = "about a past instant"
+"""Reason of answers that no model was asked for."""
+AGAIN = "answered again under the same id"
+"""Reason of all answers of a request and an entity but the newest."""
 
 _JOINED = """
 WITH newest_labels AS (
     SELECT * FROM labels
     QUALIFY row_number() OVER (
-        PARTITION BY prediction_id ORDER BY event_time DESC, "partition" DESC, "offset" DESC
+        PARTITION BY prediction_id, model ORDER BY event_time DESC, "partition" DESC, "offset" DESC
     ) = 1
 ),
 corrected AS (
-    SELECT prediction_id, count(DISTINCT (label, value)) > 1 AS corrected
-    FROM labels GROUP BY prediction_id
+    SELECT prediction_id, model, count(DISTINCT (label, value)) > 1 AS corrected
+    FROM labels GROUP BY prediction_id, model
 ),
 links AS (
-    SELECT DISTINCT prediction_id, request_id, entity FROM predictions
+    SELECT prediction_id, model, request_id, entity FROM predictions
     WHERE request_id IS NOT NULL
+    QUALIFY row_number() OVER (
+        PARTITION BY prediction_id, model ORDER BY event_time DESC, "partition" DESC, "offset" DESC
+    ) = 1
 ),
 labelled AS (
     SELECT l.label, l.value, l.event_time AS label_us, c.corrected,
            coalesce(k.request_id, l.prediction_id) AS request_id, k.entity
-    FROM newest_labels l JOIN corrected c USING (prediction_id)
-    LEFT JOIN links k USING (prediction_id)
-),
-scored AS (
-    SELECT coalesce(request_id, prediction_id) AS request_id, entity, score
-    FROM predictions WHERE model = $beside
-    QUALIFY row_number() OVER (
-        PARTITION BY coalesce(request_id, prediction_id), entity
-        ORDER BY event_time DESC, "partition" DESC, "offset" DESC
-    ) = 1
+    FROM newest_labels l JOIN corrected c
+      ON c.prediction_id = l.prediction_id AND c.model IS NOT DISTINCT FROM l.model
+    LEFT JOIN links k
+      ON k.prediction_id = l.prediction_id AND (l.model IS NULL OR k.model = l.model)
 ),
 counted AS (
-    SELECT *, count(*) OVER (PARTITION BY request_id) AS entities FROM requests
+    SELECT *, count(DISTINCT entity) OVER (PARTITION BY request_id) AS entities FROM requests
+),
+scored AS (
+    SELECT r.number, s.score
+    FROM counted r JOIN predictions s ON s.model = $beside AND s.score IS NOT NULL
+        AND coalesce(s.request_id, s.prediction_id) = r.request_id
+        AND (s.entity = r.entity OR (s.entity IS NULL AND r.entities = 1))
+    QUALIFY row_number() OVER (
+        PARTITION BY r.number ORDER BY s.event_time DESC, s."partition" DESC, s."offset" DESC
+    ) = 1
 )
 SELECT r.number,
        any_value(l.label) AS label, any_value(l.value) AS value,
        any_value(l.label_us) AS label_us, bool_or(l.corrected) AS corrected,
        count(DISTINCT (l.label, l.value)) AS labels, any_value(s.score) AS score
 FROM counted r
-LEFT JOIN labelled l ON l.request_id = r.request_id AND (r.entities = 1 OR l.entity = r.entity)
-LEFT JOIN scored s ON s.request_id = r.request_id AND (r.entities = 1 OR s.entity = r.entity)
+LEFT JOIN labelled l ON l.request_id = r.request_id
+    AND (l.entity = r.entity OR (l.entity IS NULL AND r.entities = 1))
+LEFT JOIN scored s ON s.number = r.number
 GROUP BY r.number ORDER BY r.number
 """
 
@@ -84,9 +99,8 @@ class LoggedRows:
 
     requests: columns of the log. label, value: of the newest label; null where there is none yet.
     label_us: when it came. score: of the model beside, as it was sent. labels: how many different
-    labels a row has: more than one where several predictions of it have others. past: answers about
-    past instants, which no model was asked for, and which are left out. inputs: log -> what of its
-    archive was read.
+    labels a row has: more than one where several predictions of it have others. left_out: reason ->
+    logged answers that are none of the rows. inputs: log -> what of its archive was read.
     """
 
     requests: pa.Table
@@ -96,7 +110,7 @@ class LoggedRows:
     corrected: int
     labels: np.ndarray[Any, np.dtype[np.int64]]
     score: np.ndarray[Any, np.dtype[np.float64]]
-    past: int
+    left_out: Counter[str]
     inputs: Mapping[str, Mapping[str, Any]]
 
     def __len__(self) -> int:
@@ -116,7 +130,7 @@ def read_rows(
 ) -> LoggedRows:
     """The requests of one feature set that were logged in [start_us, end_us).
 
-    labels_until_us: the newest labels count that came before. beside: name of the model whose
+    labels_until_us: the newest labels and scores count that came before. beside: the model whose
     scores were sent, or "". Raises UnknownName, BadRequest and NothingArchived.
     """
     source = log_of(deployment, log)
@@ -130,14 +144,20 @@ def read_rows(
             next_step="wait for compact_slices, or trigger it",
         )
     requests = _of_one_set(requests, feature_set)
-    live = requests.filter(pc.equal(requests["mode"], "live"))
-    past, requests = requests.num_rows - live.num_rows, live
+    left_out = Counter[str]()
+    requests = _kept(requests, pc.equal(requests["mode"], "live"), left_out, PAST)
+    whole = [is_entity(text) for text in requests["entity"].to_pylist()]
+    whole = [a and is_answer(b) for a, b in zip(whole, requests["answer"].to_pylist(), strict=True)]
+    requests = _kept(requests, pa.array(whole, pa.bool_()), left_out, NO_EVENT)
     order = [("event_time", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
     requests = requests.sort_by(order)
+    last = {pair: row for row, pair in enumerate(_pairs(requests))}
+    newest = [last[pair] == row for row, pair in enumerate(_pairs(requests))]
+    requests = _kept(requests, pa.array(newest, pa.bool_()), left_out, AGAIN)
     numbers = pa.array(np.arange(requests.num_rows), pa.int64())
     joined = _joined(
         requests.append_column("number", numbers),
-        _of_kind(deployment, archive, "predictions", PREDICTIONS, None, inputs),
+        _of_kind(deployment, archive, "predictions", PREDICTIONS, labels_until_us, inputs),
         _of_kind(deployment, archive, "labels", LABELS, labels_until_us, inputs),
         beside,
     )
@@ -149,7 +169,7 @@ def read_rows(
         int(pc.sum(joined["corrected"].cast(pa.int64())).as_py() or 0),
         np.asarray(joined["labels"].to_numpy(), np.int64),
         _doubles(joined["score"]),
-        past,
+        left_out,
         inputs,
     )
 
@@ -225,9 +245,55 @@ def _doubles(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.asarray(filled.to_numpy(zero_copy_only=False), np.float64)
 
 
-def answered(rows: LoggedRows, refs: Sequence[str]) -> pa.Table | None:
-    """Values of these features as they were answered; None where an answer lacks one."""
+def _kept(
+    requests: pa.Table, mask: pa.Array | pa.ChunkedArray, left_out: Counter[str], reason: str
+) -> pa.Table:
+    kept = requests.filter(mask)
+    left_out[reason] += requests.num_rows - kept.num_rows
+    return kept
+
+
+def _pairs(requests: pa.Table) -> list[tuple[str, str]]:
+    ids, entities = requests["request_id"].to_pylist(), requests["entity"].to_pylist()
+    return list(zip(ids, entities, strict=True))
+
+
+def is_answer(text: str) -> bool:
+    """Tells whether a text is a JSON object of values."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def answered(rows: LoggedRows, types: Mapping[str, pa.DataType]) -> pa.Table | None:
+    """Values of these features as they were answered; None where an answer lacks one. types: of the
+    features, by ref. Raises BadRequest for a value that is none of its feature's type."""
     answers = [json.loads(text) for text in rows.requests["answer"].to_pylist()]
-    if not all(ref in answer for answer in answers for ref in refs):
+    if not all(ref in answer for answer in answers for ref in types):
         return None
-    return pa.table({ref: pa.array([answer[ref] for answer in answers]) for ref in refs})
+    columns = {}
+    for ref, kind in types.items():
+        try:
+            columns[ref] = _typed([answer[ref] for answer in answers], kind)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise BadRequest(
+                f"an answer has a value of {ref!r} that is no {kind}: {error}",
+                where=ref,
+                expected="answers of the feature as it is deployed",
+                next_step="name a time in which it had this type (--start)",
+            ) from error
+    return pa.table(columns)
+
+
+_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Texts by which JSON has what it lacks."""
+
+
+def _typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(kind):
+        numbers = [None if v is None else float(_DOUBLES.get(v, v)) for v in values]
+        return pa.array(numbers, kind)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return pa.array(values, kind)
+    return pa.array(values)

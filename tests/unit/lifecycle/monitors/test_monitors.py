@@ -104,6 +104,10 @@ def test_a_file_says_all_of_a_monitor() -> None:
         ({**GOOD, "severity": "info"}, "severity"),
         ({**GOOD, "owner": ""}, "owner"),
         ({**GOOD, "drift_from": 1}, "drift_from"),
+        ({**GOOD, "drift_from": ACCURACY}, "drift_from"),
+        ({**GOOD, "above": 0.7}, "bounds"),
+        ({**GOOD, "below": 10**400}, "bounds"),
+        ({"feature": "l:", "below": 1}, "feature"),
         (7, "[monitors.m]"),
     ],
 )

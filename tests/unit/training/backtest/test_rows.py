@@ -36,7 +36,7 @@ def predictions(*rows: dict[str, Any]) -> pa.Table:
 
 
 def labels(*rows: dict[str, Any]) -> pa.Table:
-    texts = dict.fromkeys(("prediction_id", "label"), pa.string())
+    texts = dict.fromkeys(("prediction_id", "model", "label"), pa.string())
     return events({**texts, "value": pa.float64()}, *rows)
 
 
@@ -112,3 +112,47 @@ def test_entities_of_one_request_have_labels_of_their_own() -> None:
     )
     assert [row["value"] for row in rows] == [None, 1.0, None], "whose label has no entity has none"
     assert [row["score"] for row in rows] == [0.2, 0.7, None]
+
+
+def test_of_a_request_of_several_one_that_was_logged_alone_has_its_own_label() -> None:
+    ann, bob = '{"user":"ann"}', '{"user":"bob"}'
+    [row] = joined(
+        requests(("r", ann)),
+        predictions(
+            {"prediction_id": "p", "model": "a", "request_id": "r", "entity": bob, "score": 0.9},
+            {"prediction_id": "q", "model": "a", "request_id": "r", "entity": ann, "score": 0.1},
+        ),
+        labels({"prediction_id": "p", "value": 1.0}, {"prediction_id": "q", "value": 0.0}),
+    )
+    assert (row["value"], row["score"], row["labels"]) == (0.0, 0.1, 1)
+
+
+def test_models_that_number_alike_have_labels_of_their_own() -> None:
+    rows = joined(
+        requests(("r0", "{}"), ("r1", "{}")),
+        predictions(
+            {"prediction_id": "1", "model": "a", "request_id": "r0", "score": 0.1},
+            {"prediction_id": "1", "model": "b", "request_id": "r1", "score": 0.2},
+        ),
+        labels(
+            {"prediction_id": "1", "model": "a", "value": 0.0},
+            {"prediction_id": "1", "model": "b", "value": 1.0},
+        ),
+    )
+    assert [(row["value"], row["corrected"]) for row in rows] == [(0.0, False), (1.0, False)]
+
+
+def test_a_prediction_that_names_another_request_later_labels_that_one() -> None:
+    sent = {"prediction_id": "p", "model": "a", "score": 0.1}
+    rows = joined(
+        requests(("r0", "{}"), ("r1", "{}")),
+        predictions({**sent, "request_id": "r0"}, {**sent, "request_id": "r1"}),
+        labels({"prediction_id": "p", "value": 1.0}),
+    )
+    assert [row["value"] for row in rows] == [None, 1.0]
+
+
+def test_a_prediction_without_a_score_hides_none() -> None:
+    sent = {"prediction_id": "p", "model": "a", "request_id": "r"}
+    [row] = joined(requests(("r", "{}")), predictions({**sent, "score": 0.3}, sent), labels())
+    assert row["score"] == 0.3
