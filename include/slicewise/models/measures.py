@@ -58,10 +58,10 @@ class Gain:
 
     @property
     def verdict(self) -> str:
-        """Word for people."""
+        """Word on B: "better", "worse", or "no difference" that these rows show."""
         if self.within is None or abs(self.difference) <= self.within:
-            return "no difference that these rows show"
-        return "B is better" if self.difference < 0 else "B is worse"
+            return "no difference"
+        return "better" if self.difference < 0 else "worse"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from slicewise.cli.pages import rendered
-from slicewise.models.measures import MEASURE_WORDS, Measures
+from slicewise.models.measures import MEASURE_WORDS, Gain, Measures
 from slicewise.training.backtest.backtest import LEAST_ROWS, Backtest
 
 SIDE, WIDTH, HEIGHT = 300.0, 640.0, 150.0
@@ -36,6 +36,15 @@ class Bar:
 
 def page(outcome: Backtest) -> str:
     """The page as HTML."""
+    most = max(
+        (
+            one.rows / of.rows
+            for of in (outcome.by_b, outcome.by_a)
+            if of is not None
+            for one in of.calibration
+        ),
+        default=1.0,
+    )
     own = [(outcome.model, outcome.by_b, True)]
     both = [(outcome.beside, outcome.by_a, False), *own] if outcome.by_a is not None else own
     return rendered(
@@ -43,10 +52,18 @@ def page(outcome: Backtest) -> str:
         of=outcome,
         warnings=list(warnings(outcome)),
         measures=list(measures(outcome)),
+        verdict="" if outcome.gain is None else verdict(outcome, outcome.gain),
         calibration=[dot for name, of, is_b in both for dot in _dots(name, of, is_b)],
-        bars=[bar for name, of, is_b in both for bar in _bars(name, of, is_b)],
+        bars=[bar for name, of, is_b in both for bar in _bars(name, of, is_b, most)],
         least=LEAST_ROWS,
     )
+
+
+def verdict(outcome: Backtest, gain: Gain) -> str:
+    """The gain in words."""
+    if gain.verdict == "no difference":
+        return "No difference that these rows show"
+    return f"{outcome.model} is {gain.verdict}"
 
 
 def measures(outcome: Backtest) -> Iterator[tuple[str, float | None, float | None]]:
@@ -78,10 +95,10 @@ def _dots(name: str, of: Measures, is_b: bool) -> Iterator[Dot]:
             yield Dot(SIDE * one.score, SIDE * (1 - one.rate), size, is_b, label)
 
 
-def _bars(name: str, of: Measures, is_b: bool) -> Iterator[Bar]:
+def _bars(name: str, of: Measures, is_b: bool, most: float) -> Iterator[Bar]:
     step = WIDTH / max(1, len(of.calibration))
     for i, one in enumerate(of.calibration):
         share = one.rows / of.rows
         label = f"{name}: {100 * share:.1f} % from {one.low:.1f} to {one.high:.1f}"
         left = i * step + step * (0.5 if is_b else 0.1)
-        yield Bar(left, step * 0.4, HEIGHT * share, is_b, label)
+        yield Bar(left, step * 0.4, HEIGHT * share / most, is_b, label)

@@ -116,7 +116,7 @@ def _write(arguments: argparse.Namespace, outcome: Backtest) -> None:
 
 
 def _show(outcome: Backtest) -> None:
-    from slicewise.cli.data._backtest_page import measures, warnings
+    from slicewise.cli.data._backtest_page import measures, verdict, warnings
     from slicewise.cli.table import print_table
 
     print(f"{outcome.measured:,} of {outcome.requests:,} logged answers are measured")
@@ -136,7 +136,7 @@ def _show(outcome: Backtest) -> None:
     gain = outcome.gain
     if gain is not None:
         print(
-            f"\n{gain.verdict}: mean loss {gain.loss_b:.4g} beside {gain.loss_a:.4g}, a difference "
+            f"\n{verdict(outcome, gain)}: mean loss {gain.loss_b:.4g} beside {gain.loss_a:.4g}, a difference "
             f"of {gain.difference:.4g} ± {_short(gain.within)} (95 %, by {gain.entities:,} entities)"
         )
     if outcome.slices:
