@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from slicewise.serving.http.errors import Response
 from slicewise.serving.http.features import HEAD_BYTES, Features, Head
 from slicewise.serving.http.negotiation import Headers
+from slicewise.serving.http.training_sets.requests import upload_of
 
 SEND_S = 5.0
 """Longest from a connection, or the first byte of a request, to the request's last byte."""
@@ -24,6 +25,8 @@ UPLOAD_S = 600.0
 """Longest from the first byte of an upload to its last; within it, no SEND_S go by without any."""
 READ_S = 5.0
 """Longest that a client leaves an answer unread, once what the system buffers is full."""
+FILE_READ_S = 60.0
+"""The same of a file: a system shows that full buffers empty by megabytes."""
 TOO_SLOW = (
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: "
     b"text/plain\r\ncontent-length: 33\r\n\r\n"
@@ -257,7 +260,9 @@ class Protocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._reading is None:
-            self._reading = self.loop.call_later(READ_S, self.transport.abort)
+            is_file = self.cycle is not None and self.scope["path"].startswith(f"{UPLOADS}/")
+            seconds = FILE_READ_S if is_file else READ_S
+            self._reading = self.loop.call_later(seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         self._read()
@@ -283,8 +288,11 @@ class Protocol(HttpToolsProtocol):
         """Tells whether a spine comes in that may take longer than other requests."""
         if self.cycle is None or self.cycle.response_complete or not self._moved:
             return False
-        in_time = self.loop.time() - self._uploads_since < UPLOAD_S
-        return in_time and self.scope["path"] == UPLOADS and self.scope["method"] == "POST"
+        if self.loop.time() - self._uploads_since >= UPLOAD_S:
+            return False
+        kind = next((value for name, value in self.headers if name == b"content-type"), b"")
+        is_spine = upload_of(kind) is not None
+        return is_spine and self.scope["path"] == UPLOADS and self.scope["method"] == "POST"
 
     def _sent(self) -> None:
         self._begun = False

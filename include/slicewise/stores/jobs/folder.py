@@ -7,6 +7,7 @@ Locks of the operating system end with their process, however it ends.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -87,10 +88,10 @@ class JobFolder:
             names = [path.name for path in self.path.iterdir() if is_id(path.name)]
         except FileNotFoundError:
             return []
-        self._over = {name: job for name, job in self._over.items() if name in set(names)}
-        read = (self._over.get(name) or self.job(name) for name in names)
+        over = self._over  # replaced, never changed: several threads read it
+        read = (over.get(name) or self.job(name) for name in names)
         jobs = in_order(job for job in read if job is not None)
-        self._over |= {job.id: job for job in jobs if not job.active}
+        self._over = {job.id: job for job in jobs if not job.active}
         return jobs
 
     def job(self, job_id: str) -> Job | None:
@@ -122,8 +123,13 @@ class JobFolder:
     # ------------------------------------------------------------ ends
     def cancel(self, job: Job, now_us: int) -> None:
         """Marks an active job: its worker ends it when it sees the mark."""
-        with suppress(FileNotFoundError):  # removed meanwhile
-            _write(self.file(job.id, _CANCELLED), {"at_us": now_us})
+        try:
+            with suppress(FileNotFoundError):  # removed meanwhile
+                _write(self.file(job.id, _CANCELLED), {"at_us": now_us})
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self.remove(job.id)  # a full disk: that takes no room, and ends its work as well
 
     def remove(self, job_id: str) -> None:
         """Removes a job and all that it has."""
@@ -202,8 +208,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(value), encoding="utf-8")
-    scratch.replace(path)
+    try:
+        scratch.write_text(json.dumps(value), encoding="utf-8")
+        scratch.replace(path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -15,8 +15,8 @@ from slicewise.errors import Overloaded, OverShare
 
 MOST_ATTEMPTS = 3
 """Times that a job is begun: one that ends its process each time is given up."""
-MOST_KEPT = 1_000
-"""Jobs in the folder, whatever their state."""
+MOST_KEPT, MOST_KEPT_PER_CLIENT = 1_000, 100
+"""Jobs in the folder, whatever their state; and of one client."""
 RETRY_AFTER_S = 30.0
 PARQUET, CSV = "parquet", "csv"
 FORMATS = (PARQUET, CSV)
@@ -79,6 +79,8 @@ class Record:
     result: Mapping[str, Any] = field(default_factory=dict)
     """Rows, bytes and content of a set that is done."""
     error: Mapping[str, Any] | None = None
+    interruptions: int = 0
+    """Attempts that ended because the API did."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,10 @@ class Job:
 
     def begun(self, now_us: int) -> Record:
         """Record of its next attempt."""
-        return Record(State.RUNNING, self.record.attempts + 1, now_us)
+        before = self.record
+        return Record(
+            State.RUNNING, before.attempts + 1, now_us, interruptions=before.interruptions
+        )
 
     def failed(self, now_us: int, error: Mapping[str, Any]) -> Record:
         """Record of its end with an error."""
@@ -136,6 +141,15 @@ def refuse(jobs: Sequence[Job], client: str, limits: Limits) -> None:
             expected=f"at most {limits.per_client}",
             retry_after_s=RETRY_AFTER_S,
             next_step="wait until one is done, or cancel one: DELETE /v1/training-sets/{id}",
+        )
+    kept = sum(job.request.client == client for job in jobs)
+    if kept >= MOST_KEPT_PER_CLIENT:
+        raise OverShare(
+            f"{kept} training sets of this client are kept",
+            where="training-sets",
+            expected=f"at most {MOST_KEPT_PER_CLIENT}",
+            retry_after_s=RETRY_AFTER_S,
+            next_step="remove those that nobody needs: DELETE /v1/training-sets/{id}",
         )
     if waiting >= limits.waiting or len(jobs) >= MOST_KEPT:
         what = f"{waiting} wait" if waiting >= limits.waiting else f"{len(jobs)} are kept"

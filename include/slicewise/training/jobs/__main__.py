@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from slicewise import log
 from slicewise.clock import SystemClock
@@ -26,6 +28,8 @@ def main() -> None:
 
     log.to_stderr()
     os.nice(NICE)
+    with suppress(OSError):  # where memory ends, this process goes first, and no server
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     settings = Settings.load()
     folder = JobFolder(settings.state_dir / FOLDER)
     Worker(settings, folder, SystemClock()).run(sys.stdin.fileno())

@@ -3,7 +3,8 @@ a client's spine reads no file and no table but those that it may."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ STREAM = ".arrows"
 """Ending of a spine in Arrow's stream form."""
 MOST_ROWS = 20_000_000
 """Rows of a spine that is uploaded: some kilobytes of Parquet may hold billions."""
+MOST_COLUMNS = 1_000
+MOST_BYTES = 4 << 30
+"""Bytes of a spine in memory."""
 
 
 def build(
@@ -49,7 +53,7 @@ def build(
     with built:
         notify(f"writing {built.manifest.rows:,} rows")
         written = built.write(target)
-    offline.record(written, f"training-sets/{job.id}")
+    offline.record(written, recorded_name(job.id))
     return {
         "dataset": written.name,
         "rows": written.rows,
@@ -58,6 +62,12 @@ def build(
         "errors": dict(written.errors),
         "incomplete": dict(written.incomplete),
     }
+
+
+def recorded_name(job_id: str) -> str:
+    """Name of a set in `ops.datasets`: the registry shows it, and who has the id may remove the
+    set."""
+    return f"training-sets/{hashlib.sha256(job_id.encode()).hexdigest()[:12]}"
 
 
 def spine_of(folder: JobFolder, job: Job) -> object:
@@ -70,30 +80,54 @@ def spine_of(folder: JobFolder, job: Job) -> object:
         return name
     path = folder.file(job.id, name)
     if path.suffix == ".msgpack":
-        return msgpack.unpackb(path.read_bytes())
-    _refuse_rows(_rows_of(path))
+        given = msgpack.unpackb(path.read_bytes(), strict_map_key=False)
+        if isinstance(given, dict):  # columns; their names are shared here
+            _refuse_columns(len(given))
+            return [dict(zip(given, row, strict=True)) for row in zip(*given.values(), strict=True)]
+        _refuse_columns(len({name for row in given for name in row}))
+        return given
+    _refuse_large(path)
     return path
 
 
-def _rows_of(path: Path) -> int:
-    """Number of a file's rows; 0 where nothing says it, or it cannot be read, which its reader
-    refuses."""
+def _refuse_large(path: Path) -> None:
+    """Refuses a file that holds more than there is room for, however small it is. What cannot be
+    read is left to its reader."""
+    rows = size = 0
     try:
-        if path.suffix == ".parquet":
-            return int(pq.read_metadata(path).num_rows)
-        if path.suffix == STREAM:
-            with pa.ipc.open_stream(path) as stream:
-                return sum(batch.num_rows for batch in stream)
+        for batch in _batches(path):
+            _refuse_columns(batch.num_columns)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > MOST_ROWS or size > MOST_BYTES:
+                raise BadRequest(
+                    f"a spine of {rows:,} rows and {size:,} bytes or more, as it is in memory",
+                    where="spine",
+                    expected=f"at most {MOST_ROWS:,} rows and {MOST_BYTES:,} bytes",
+                    next_step="request it in several training sets",
+                )
     except (OSError, pa.ArrowException):
-        return 0
-    return 0
+        return
 
 
-def _refuse_rows(rows: int) -> None:
-    if rows > MOST_ROWS:
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Parts of a file, one after another."""
+    if path.suffix == ".parquet":
+        with pq.ParquetFile(path) as file:
+            _refuse_columns(file.metadata.num_columns)
+            yield from file.iter_batches(batch_size=1_024)
+    elif path.suffix == STREAM:
+        with pa.ipc.open_stream(path) as stream:
+            yield from stream
+    elif path.suffix == ".arrow":
+        with pa.ipc.open_file(path) as reader:
+            yield from map(reader.get_batch, range(reader.num_record_batches))
+
+
+def _refuse_columns(columns: int) -> None:
+    if columns > MOST_COLUMNS:
         raise BadRequest(
-            f"a spine of {rows:,} rows or more",
+            f"a spine of {columns:,} columns",
             where="spine",
-            expected=f"at most {MOST_ROWS:,} rows",
-            next_step="request it in several training sets",
+            expected=f"at most {MOST_COLUMNS:,}",
+            next_step="leave out what is no entity, instant or label",
         )

@@ -49,6 +49,8 @@ class Worker:
     build: Build = build
     _current: str | None = None
     """Job in work, which may be interrupted."""
+    _working: str | None = None
+    """Job in work, until its work is over."""
     _cancelled: str | None = None
     """Job that the signal which is on its way is for; None: it is for the process."""
     _ends: threading.Event = field(default_factory=threading.Event)
@@ -75,7 +77,11 @@ class Worker:
         while not self._ends.is_set():
             job = self.folder.next()
             if job is not None:
-                self._work(job)
+                try:
+                    self._work(job)
+                except OSError as error:  # no room for a record: the job is as it was
+                    log.warning("training_set_not_recorded", id=job.id, error=str(error))
+                    self._ends.wait(1.0)
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since >= self.idle_s:
                 return
@@ -86,24 +92,34 @@ class Worker:
         begun = time.monotonic()
         try:
             with suppress(FileNotFoundError):  # removed
-                if job.record.attempts >= MOST_ATTEMPTS:
+                if job.record.attempts - job.record.interruptions >= MOST_ATTEMPTS:
                     self.folder.record(job.id, job.failed(self.clock.now_us(), _given_up(job)))
                     return
                 record = job.begun(self.clock.now_us())
                 self.folder.record(job.id, record)
                 self.folder.tidy(job)
-                self._current = job.id
+                self._current = self._working = job.id
                 self._build(replace(job, record=record))
         except Interrupted:
             log.event("training_set_interrupted", id=job.id)
+            if self._ends.is_set():  # which is no fault of the job
+                self._count_interruption(job.id)
         finally:
-            self._current = None
+            self._current = self._working = None
         now = self.folder.job(job.id)
         if now is not None and now.state in (State.CANCELLED, State.FAILED):
             self.folder.discard(job.id)
         state = "removed" if now is None else now.state.value
         seconds = round(time.monotonic() - begun, 2)
         log.event("training_set_worked", id=job.id, state=state, seconds=seconds)
+
+    def _count_interruption(self, job_id: str) -> None:
+        job = self.folder.job(job_id)
+        if job is not None and job.active:
+            with suppress(OSError):
+                record = job.record
+                counted = replace(record, interruptions=record.interruptions + 1)
+                self.folder.record(job_id, counted)
 
     def _build(self, job: Job) -> None:
         record = job.record
@@ -185,7 +201,7 @@ class Worker:
             os.kill(os.getpid(), signal.SIGTERM)
         until = time.monotonic() + GRACE_S
         while time.monotonic() < until:
-            if self._over.wait(_LOOKED_EVERY_S) or (job_id and self._current != job_id):
+            if self._over.wait(_LOOKED_EVERY_S) or (job_id and self._working != job_id):
                 return
         os._exit(1)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,15 @@ import pytest
 
 from slicewise.errors import Overloaded, OverShare
 from slicewise.stores.jobs.folder import JobFolder, is_id
-from slicewise.stores.jobs.job import Job, JobRequest, Limits, Record, State
+from slicewise.stores.jobs.job import (
+    MOST_KEPT_PER_CLIENT,
+    Job,
+    JobRequest,
+    Limits,
+    Record,
+    State,
+    refuse,
+)
 
 LIMITS = Limits(waiting=3, per_client=2, keep_us=1_000)
 
@@ -128,3 +138,43 @@ def test_one_process_has_the_work(folder: JobFolder) -> None:
 def test_no_other_text_is_an_id(text: str) -> None:
     assert not is_id(text)
     assert is_id("0123456789abcdef" * 2)
+
+
+def test_threads_read_the_jobs_while_others_end(folder: JobFolder) -> None:
+    limits = Limits(waiting=500, per_client=500, keep_us=1_000)
+    jobs = []
+    for n in range(60):
+        with folder.incoming() as (job_id, _):
+            jobs.append(folder.submit(JobRequest(job_id, f"c{n}", n, "s", "x"), limits))
+
+    def ends() -> None:
+        for job in jobs:
+            folder.record(job.id, replace(job.begun(1), state=State.DONE, ended_us=2))
+
+    with ThreadPoolExecutor(4) as pool:
+        looks = [pool.submit(lambda: [len(folder.jobs()) for _ in range(40)]) for _ in range(3)]
+        pool.submit(ends).result()
+        assert all(set(look.result()) == {60} for look in looks)
+
+
+def test_one_client_cannot_fill_the_folder() -> None:
+    kept = [
+        Job(JobRequest(f"{n:032x}", "ann", n, "s", "x"), Record(State.FAILED, ended_us=1))
+        for n in range(MOST_KEPT_PER_CLIENT)
+    ]
+    refuse(kept, "bob", LIMITS)
+    with pytest.raises(OverShare, match="are kept"):
+        refuse(kept, "ann", LIMITS)
+
+
+def test_a_full_disk_is_no_reason_to_go_on(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = submit(folder)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("slicewise.stores.jobs.folder._write", full)
+    folder.cancel(job, 20)
+    assert folder.job(job.id) is None

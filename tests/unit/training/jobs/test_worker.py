@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from slicewise.clock import ManualClock
@@ -17,6 +20,7 @@ from slicewise.errors import BadRequest
 from slicewise.settings import Settings
 from slicewise.stores.jobs.folder import JobFolder
 from slicewise.stores.jobs.job import MOST_ATTEMPTS, Job, JobRequest, Limits, State
+from slicewise.training.jobs import building
 from slicewise.training.jobs.worker import Worker
 
 LIMITS = Limits(waiting=9, per_client=9, keep_us=1_000)
@@ -174,3 +178,68 @@ def test_an_interruption_that_comes_too_late_is_not_for_the_next_job(folder: Job
     worker.run()
     now = read(folder, second)
     assert (now.state, now.record.attempts) == (State.DONE, 1)
+
+
+def test_a_job_that_an_api_interrupted_often_is_built_all_the_same(folder: JobFolder) -> None:
+    job, begun = submit(folder, 1), []
+
+    def build(_: Settings, __: JobFolder, job: Job, ___: Notify) -> dict[str, Any]:
+        begun.append(job.record.attempts)
+        if len(begun) <= MOST_ATTEMPTS + 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        return {}
+
+    for _ in range(MOST_ATTEMPTS + 2):
+        worked(folder, build)
+    assert (read(folder, job).state, begun) == (State.DONE, [1, 2, 3, 4, 5])
+
+
+def test_a_record_that_has_no_room_leaves_its_job_as_it_was(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, record, full = submit(folder, 1), JobFolder.record, [True, True]
+
+    def recorded(own: JobFolder, job_id: str, of: Any) -> None:
+        if full:
+            full.pop()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        record(own, job_id, of)
+
+    monkeypatch.setattr(JobFolder, "record", recorded)
+    worked(folder, lambda *_: {})
+    assert read(folder, job).state is State.DONE
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "arrows"])
+def test_a_small_file_that_is_large_in_memory_is_refused(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "MOST_BYTES", 1 << 20)
+    text = pa.array(["x" * 10_000]).dictionary_encode().dictionary
+    rows = pa.DictionaryArray.from_arrays(pa.array([0] * 1_000, pa.int32()), text)
+    table = pa.table({"user_id": rows.cast(pa.string())})
+    path = tmp_path / f"spine.{kind}"
+    if kind == "parquet":
+        pq.write_table(table, path)
+        assert path.stat().st_size < 100_000
+    else:
+        opened = pa.ipc.new_file if kind == "arrow" else pa.ipc.new_stream
+        with opened(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=100)
+    with pytest.raises(BadRequest, match="as it is in memory"):
+        building._refuse_large(path)
+
+
+def test_a_spine_of_very_many_columns_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "spine.parquet"
+    pq.write_table(pa.table({f"c{n}": [1] for n in range(building.MOST_COLUMNS + 1)}), path)
+    with pytest.raises(BadRequest, match="columns"):
+        building._refuse_large(path)
+
+
+def test_the_name_that_is_recorded_says_nothing_of_the_id() -> None:
+    job_id = "0123456789abcdef" * 2
+    name = building.recorded_name(job_id)
+    assert name == building.recorded_name(job_id)
+    assert not any(job_id[i : i + 6] in name for i in range(26))

@@ -6,6 +6,7 @@ A client names no file of this machine and no query: both would read what it may
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
@@ -58,10 +59,12 @@ class TrainingSetBody(TrainingSetOptions, forbid_unknown_fields=True, kw_only=Tr
 _JSON = msgspec.json.Decoder(TrainingSetBody)
 _MSGPACK = msgspec.msgpack.Decoder(TrainingSetBody)
 
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
 
 @dataclass(frozen=True)
 class Wanted:
-    """A checked request. rows: the spine's, as they are kept; None where it is a table."""
+    """A checked request. rows: the spine's, or its columns, as they are kept; None where it is a table."""
 
     options: TrainingSetOptions
     spine: str
@@ -88,9 +91,10 @@ def parse(body: bytes, *, msgpack: bool, namespaces: Sequence[str]) -> Wanted:
     if isinstance(decoded.spine, str):
         _refuse_text(decoded.spine, namespaces)
         return Wanted(decoded, decoded.spine)
-    rows = decoded.spine if isinstance(decoded.spine, list) else _rows(decoded.spine)
-    try:
-        return Wanted(decoded, ROWS, msgspec.msgpack.encode(rows))
+    if isinstance(decoded.spine, dict):
+        _check_columns(decoded.spine)
+    try:  # columns stay columns: rows would repeat their names
+        return Wanted(decoded, ROWS, msgspec.msgpack.encode(decoded.spine))
     except OverflowError as error:
         raise BadRequest(
             "a whole number beyond 64 bits",
@@ -114,7 +118,7 @@ def parse_query(query: bytes, spine: str) -> Wanted:
             raise _bad_query(f"{key!r} stands twice")
         values[key] = value
     for name in ("known_at", "as_of_definition"):
-        if str(values.get(name, "")).isdecimal():
+        if _WHOLE.fullmatch(str(values.get(name, ""))):
             values[name] = int(values[name])
     features = values.get("features", "")
     if "," in features or ":" in features:
@@ -170,7 +174,7 @@ def _check_instant(name: str, given: str | int) -> None:
         ) from error
 
 
-def _rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def _check_columns(columns: Mapping[str, Sequence[Any]]) -> None:
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
@@ -180,15 +184,13 @@ def _rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
             expected="columns of one length",
             next_step="write null where a row lacks a value",
         )
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    if not rows:
+    if not any(lengths.values()):
         raise BadRequest(
             "the spine has no rows",
             where="spine",
             expected="at least one entity at one instant",
             next_step="see how it was made: a filter or a join may have left nothing",
         )
-    return rows
 
 
 def _refuse_text(spine: str, namespaces: Sequence[str]) -> None:

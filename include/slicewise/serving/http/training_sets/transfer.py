@@ -18,7 +18,7 @@ READ_BYTES = 1 << 20
 """Bytes that are read at a time, off the loop."""
 SENT_BYTES = 1 << 16
 """Bytes that are sent at a time: a slow reader has the time of one part for one part."""
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 @dataclass(frozen=True)

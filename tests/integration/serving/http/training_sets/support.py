@@ -100,6 +100,13 @@ class Api:
         return own_processes("spark_jobs/dataset.py", self.settings.state_dir)
 
 
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def own_processes(word: str, state: Path) -> list[psutil.Process]:
     some = []
     for process in psutil.Process().children(recursive=True):

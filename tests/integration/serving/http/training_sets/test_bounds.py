@@ -14,7 +14,7 @@ import pytest
 
 import slicewise as sw
 from slicewise.serving.http.protocol import SEND_S
-from tests.integration.serving.http.training_sets.support import REFS, Api, api_on
+from tests.integration.serving.http.training_sets.support import REFS, Api, api_on, until
 
 MOST = 20_000
 
@@ -83,4 +83,5 @@ def test_a_slow_upload_has_its_time_and_one_that_stands_still_has_not(
     with socket.create_connection((address.hostname, address.port), timeout=30) as still:
         still.sendall(head + parts[0])
         assert still.recv(64).startswith(b"HTTP/1.1 408")
-    assert not list(api.folder.glob(".incoming-*"))
+    # what was behind it sees that a moment later
+    until(lambda: not list(api.folder.glob(".incoming-*")))

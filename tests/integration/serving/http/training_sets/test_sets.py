@@ -28,6 +28,7 @@ from slicewise.stores.online.operations.committed import (
 )
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis import open_store
+from slicewise.training.jobs.building import recorded_name
 from tests.integration.serving.http.training_sets.support import REFS, Api, api_on, text_of
 from tests.integration.serving.support import deployment
 
@@ -67,7 +68,7 @@ def test_an_uploaded_spine_gives_the_bytes_that_the_command_writes(
         fetched = api.call("GET", f"/{state['id']}/{name}")
         assert fetched.content == (tmp_path / file).read_bytes()
     recorded = {row["name"]: row for row in records(open_catalog(api.settings), DATASETS)}
-    assert recorded[f"training-sets/{state['id']}"]["dataset_id"] == state["result"]["dataset"]
+    assert recorded[recorded_name(state["id"])]["dataset_id"] == state["result"]["dataset"]
 
 
 def test_each_form_of_a_spine_gives_the_same_set(api: Api, tmp_path: Path) -> None:

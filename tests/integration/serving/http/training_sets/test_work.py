@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,11 +13,11 @@ import psutil
 import pytest
 
 from tests.integration.serving.http.training_sets.support import (
-    WAIT_S,
     Api,
     api_on,
     platform_on,
     started,
+    until,
 )
 
 
@@ -38,13 +37,6 @@ def running_by_spark(api: Api) -> str:
     api.when(job_id, lambda state: state["state"] == "running")
     until(lambda: api.sparks())
     return job_id
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_one_that_is_built_is_cancelled_with_its_spark_and_the_next_one_comes(api: Api) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from urllib.parse import quote
 
 import msgpack
 import pytest
@@ -23,14 +24,27 @@ def refused(**more: object) -> BadRequest:
     return error.value
 
 
-def test_rows_and_columns_are_the_same_spine_with_every_bit_of_a_double() -> None:
+def test_rows_and_columns_keep_every_bit_of_a_double() -> None:
     columns = {name: [row[name] for row in SPINE] for name in SPINE[0]}
     kept = [
         parse(msgpack.packb({"features": "s", "spine": spine}), msgpack=True, namespaces=())
         for spine in (SPINE, columns)
     ]
     assert [wanted.spine for wanted in kept] == [ROWS, ROWS]
-    assert [msgpack.unpackb(wanted.rows or b"") for wanted in kept] == [SPINE, SPINE]
+    assert [msgpack.unpackb(wanted.rows or b"") for wanted in kept] == [SPINE, columns]
+
+
+def test_columns_take_no_more_room_than_their_body_whatever_their_names() -> None:
+    body = json.dumps({"features": "s", "spine": {"x" * 10_000: [0] * 50_000}}).encode()
+    rows = parse(body, msgpack=False, namespaces=()).rows
+    assert rows is not None
+    assert len(rows) <= len(body)
+
+
+@pytest.mark.parametrize("digits", ["9" * 5_000, "\u0661"])
+def test_a_number_beyond_all_is_no_instant(digits: str) -> None:
+    with pytest.raises(BadRequest):
+        parse_query(f"features=v:f&known_at={quote(digits)}".encode(), "spine.csv")
 
 
 def test_a_query_has_the_options_of_a_body() -> None:
