@@ -120,6 +120,7 @@ def test_every_raw_run_is_named() -> None:
         ("benchmarks/aggregates.md", "make bench-levels"),
         ("benchmarks/operation.md", "make bench-surge"),
         ("benchmarks/operation.md", "make bench-kept"),
+        ("benchmarks/operation.md", "make bench-request-log"),
         ("benchmarks/training.md", "make bench-training"),
     }
 

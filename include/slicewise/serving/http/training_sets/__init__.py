@@ -1,4 +1,4 @@
 """Training sets over HTTP: requested, polled, fetched and cancelled; a process beside builds them.
 
-Doors: TrainingSets, documented.
+Doors: TrainingSets, documented, upload_of.
 """

@@ -64,7 +64,8 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True)
 class Wanted:
-    """A checked request. rows: the spine's, or its columns, as they are kept; None where it is a table."""
+    """A checked request. rows: the spine's, or its columns, as they are kept; None where it is a
+    table."""
 
     options: TrainingSetOptions
     spine: str
