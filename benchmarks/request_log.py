@@ -70,6 +70,17 @@ def deploy(url: str, deployment: Deployment) -> None:
         store.run(Deploy(deployment, version, topics=topics))
 
 
+def accounted(url: str) -> tuple[float, float]:
+    """Answers that stand, and those that are lost, as the API counts them."""
+    lines = httpx.get(f"{url}/metrics", trust_env=False).text.splitlines()
+    names = ("slicewise_logged_answers_total", "slicewise_lost_answers_total{")
+    stands, lost = (
+        sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+        for name in names
+    )
+    return stands, lost
+
+
 def measure(seconds: float) -> list[Figure]:
     """All figures. seconds: of each turn."""
     now_us = time.time_ns() // 1_000
@@ -94,16 +105,13 @@ def measure(seconds: float) -> list[Figure]:
                         bodies = [{"feature_set": name, "entities": [route]} for route in routes]
                         one = with_processor(port, "/v1/features", bodies, connections, seconds)
                         measured.setdefault((name, connections), []).append(one)
-            time.sleep(1.0)  # what the last turn left in the buffer
-            written = httpx.get(f"{url}/metrics", trust_env=False).text
+            sent = sum(one["sent"] for n in (1, 8) for one in measured[LOGGED, n])
+            deadline = time.monotonic() + 30.0
+            while sum(accounted(url)) < sent and time.monotonic() < deadline:
+                time.sleep(0.1)
+            lost = accounted(url)[1]
         with KafkaLog(broker.bootstrap) as log:
             stands = sum(log.latest("requests").offsets.values())
-    sent = sum(one["sent"] for n in (1, 8) for one in measured[LOGGED, n])
-    lost = sum(
-        float(line.rpartition(" ")[2])
-        for line in written.splitlines()
-        if line.startswith("slicewise_lost_answers_total{")
-    )
 
     def middle(name: str, connections: int, figure: str) -> float:
         """Median over the turns: one turn of this machine may be anybody's."""

@@ -8,6 +8,7 @@ environment (Airflow's too) reads its settings here.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import tomllib
@@ -527,10 +528,37 @@ def _definitions(project_dir: Path) -> Path:
     return project_dir / named
 
 
-def _parsed(file: Path, loads: Callable[[str], dict[str, object]]) -> dict[str, object]:
+def read_listed(file: Path, default: Path, variable: str) -> dict[str, object]:
+    """A TOML file that a project may have: empty where there is none and none was named. default:
+    where it is looked for; variable: that names another. Raises SettingsError."""
+    if not file.is_file():
+        if file == default:
+            return {}
+        raise SettingsError(
+            "there is no such file",
+            where=f"{variable}, {file}",
+            expected="a TOML file",
+            next_step="correct the variable, or leave it out",
+        )
+    return _parsed(file, tomllib.loads, "TOML file")
+
+
+def is_finite(value: object) -> bool:
+    """Tells whether a value of a file is a finite number that a double holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def _parsed(
+    file: Path, loads: Callable[[str], dict[str, object]], kind: str = "file"
+) -> dict[str, object]:
     try:
         return loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SettingsError(
-            str(error), where=str(file), expected="a readable file", next_step="correct the file"
+            str(error), where=str(file), expected=f"a readable {kind}", next_step="correct the file"
         ) from error

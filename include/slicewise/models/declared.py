@@ -11,7 +11,7 @@ from typing import Any
 
 from slicewise.errors import BadRequest, SettingsError
 from slicewise.names import nearest
-from slicewise.settings import MODELS_FILE, Settings
+from slicewise.settings import MODELS_FILE, Settings, is_finite
 
 KINDS = ("onnx", "skops", "url")
 _FIELDS = frozenset(("features", *KINDS, "missing", "threshold", "positive", "trusted"))
@@ -82,7 +82,7 @@ def _declared(file: Path, name: str, entry: object) -> DeclaredModel:
         raise _refused(file, f"{where} features", 'a feature set, or a list of "view:column"')
     for field in ("missing", "threshold"):
         value = given.get(field, 0.0)
-        if not is_number(value) and not (field == "missing" and value != value):
+        if not is_finite(value) and not (field == "missing" and value != value):
             raise _refused(file, f"{where} {field}", "a number")
     trusted, positive = given.get("trusted", []), given.get("positive", "")
     if not isinstance(trusted, list) or not all(isinstance(one, str) for one in trusted):
@@ -103,16 +103,6 @@ def _declared(file: Path, name: str, entry: object) -> DeclaredModel:
         positive,
         tuple(trusted),
     )
-
-
-def is_number(value: object) -> bool:
-    """Tells whether a value of a file is a finite number that a double holds."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
 
 
 def _refused(file: Path, what: str, expected: str) -> SettingsError:

@@ -29,6 +29,10 @@ class Looking:
     page: Callable[[Judged], None]
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(LOOKS))
     unreadable: str = ""
+    _causes: frozenset[str] | None = None
+    """Causes of the monitors that were listed at the last look."""
+    _over: frozenset[str] = frozenset()
+    """Causes that were kept for long at the last look."""
     _looks: int = 0
 
     def look(self) -> None:
@@ -42,7 +46,9 @@ class Looking:
             return
         self.unreadable = ""
         causes = frozenset(one.cause for one in monitors)
-        settle_monitors(causes)
+        if causes != self._causes:  # also at the first look: an earlier watch may have left some
+            settle_monitors(causes)
+            self._causes = causes
         looked = judged(self.settings, monitors)
         if looked is None:  # the API's absence is a matter of its own
             return
@@ -54,7 +60,9 @@ class Looking:
         for cause in sorted(self.deadlines.due):
             self.deadlines = self.deadlines.notifying([cause])
             self.page(by_cause[cause])
-        settle_causes(self.deadlines.over)
+        if self.deadlines.over - self._over:  # else nothing of it is open
+            settle_causes(self.deadlines.over)
+        self._over = self.deadlines.over
         self._looks += 1
         if self._looks % int(TENDED_EVERY_S / EVERY_S) == 0:
             remind(self.deadlines.notified)

@@ -6,7 +6,6 @@ lasts (docs/guides/requests.md).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from slicewise.errors import SettingsError
 from slicewise.lifecycle.health.alerts import OWNER
 from slicewise.lifecycle.history.drift import stability
+from slicewise.settings import is_finite
 
 Scalar = str | int | float | bool
 LOOKS = 3
@@ -70,7 +70,7 @@ class Monitor:
             value = drift(value, values[self.drift_from])
         if value is None:
             return Judged(self, None, "not judged: there is no value")
-        if not _is_number(value):
+        if not is_finite(value):
             return Judged(self, None, f"{self._what} is {value!r}, which is no number", fault=True)
         if self.below is not None and value < self.below:
             return Judged(
@@ -155,7 +155,7 @@ def _monitor(where: str, name: str, entry: object) -> Monitor:
         if field in given and not _is_ref(given[field]):
             raise _refused(where, f"{subject} {field}", '"view:column"')
     bounds = {side: given[side] for side in ("below", "above") if side in given}
-    if not bounds or not all(_is_number(value) for value in bounds.values()):
+    if not bounds or not all(is_finite(value) for value in bounds.values()):
         raise _refused(where, f"{subject} bounds", "below, above or both, which are numbers")
     if "below" in bounds and "above" in bounds and bounds["below"] > bounds["above"]:
         raise _refused(where, f"{subject} bounds", "below that is no larger than above")
@@ -167,7 +167,7 @@ def _monitor(where: str, name: str, entry: object) -> Monitor:
     ):
         raise _refused(where, f"{subject} entity", '{ column = value }, as { model = "a" }')
     if not isinstance(least, Mapping) or not all(
-        _is_ref(ref) and _is_number(number) for ref, number in least.items()
+        _is_ref(ref) and is_finite(number) for ref, number in least.items()
     ):
         raise _refused(where, f"{subject} least", '{ "view:column" = number }')
     severity, owner = given.get("severity", "warning"), given.get("owner", OWNER)
@@ -190,15 +190,6 @@ def _monitor(where: str, name: str, entry: object) -> Monitor:
 
 def _is_ref(value: object) -> bool:
     return isinstance(value, str) and _REF.fullmatch(value) is not None
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
 
 
 def _refused(where: str, what: str, expected: str) -> SettingsError:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from typing import Any
-
 from slicewise.client.http import HttpClient
 from slicewise.errors import (
     NotReady,
     RetryLater,
-    SettingsError,
     SlicewiseError,
     StoreUnavailable,
 )
 from slicewise.lifecycle.monitors.monitor import Judged, Monitor, parsed
-from slicewise.settings import MONITORS_FILE, Settings
+from slicewise.settings import MONITORS_FILE, Settings, read_listed
 
 TIMEOUT_S = 3.0
 """Longest that the API may take for one monitor."""
@@ -24,21 +19,7 @@ TIMEOUT_S = 3.0
 def load_monitors(settings: Settings) -> tuple[Monitor, ...]:
     """The monitors of the file that the settings name; none without one. Raises SettingsError."""
     file = settings.monitors
-    if not file.is_file():
-        if file == settings.project_dir / MONITORS_FILE:
-            return ()
-        raise SettingsError(
-            "there is no such file",
-            where=f"SLICEWISE_MONITORS, {file}",
-            expected="a TOML file with monitors",
-            next_step="correct the variable, or leave it out",
-        )
-    try:
-        document: Mapping[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingsError(
-            str(error), where=str(file), expected="a readable TOML file", next_step="correct it"
-        ) from error
+    document = read_listed(file, settings.project_dir / MONITORS_FILE, "SLICEWISE_MONITORS")
     return parsed(document, str(file))
 
 

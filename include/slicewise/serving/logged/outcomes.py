@@ -137,14 +137,6 @@ class Outcomes:
         self._writer: EventWriter | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def take(
-        self, body: OutcomesBody, deployment: Deployment, now_us: int
-    ) -> Mapping[str, int]:
-        """Numbers of predictions and labels, which all stand in their topics. Raises what `checked`
-        and `write` raise."""
-        await self.write(await self.checked(body, deployment, now_us))
-        return self.count(body)
-
     async def checked(
         self, body: OutcomesBody, deployment: Deployment, now_us: int
     ) -> Sequence[Event]:

@@ -151,8 +151,9 @@ def read_rows(
     requests = _kept(requests, pa.array(whole, pa.bool_()), left_out, NO_EVENT)
     order = [("event_time", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
     requests = requests.sort_by(order)
-    last = {pair: row for row, pair in enumerate(_pairs(requests))}
-    newest = [last[pair] == row for row, pair in enumerate(_pairs(requests))]
+    pairs = _pairs(requests)
+    last = {pair: row for row, pair in enumerate(pairs)}
+    newest = [last[pair] == row for row, pair in enumerate(pairs)]
     requests = _kept(requests, pa.array(newest, pa.bool_()), left_out, AGAIN)
     numbers = pa.array(np.arange(requests.num_rows), pa.int64())
     joined = _joined(

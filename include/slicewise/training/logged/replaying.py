@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -137,13 +138,14 @@ def replay_requests(
     )
     if limit is not None:
         logged = logged.slice(max(0, logged.num_rows - limit))
+    current, stood = offline.deployment, cache(lambda: _stood(settings))
     replayed = Replayed(log.name, reaches.until_us, logged.num_rows)
     notify(f"{logged.num_rows:,} logged answers of {log.name}")
     for (digest, name), rows in _grouped(logged).items():
         some = _compared(replayed, logged.take(rows))
         if not some.num_rows:
             continue
-        deployment = _deployment(settings, offline.deployment, digest)
+        deployment = current if digest == current.digest else stood().get(digest)
         if deployment is None:
             replayed.left_out["its definitions are lost"] += some.num_rows
             continue
@@ -244,17 +246,14 @@ def _answerable(
     return logged.filter(pa.array(kept, pa.bool_()))
 
 
-def _deployment(settings: Settings, current: Deployment, digest: str) -> Deployment | None:
-    """The deployment of this digest; None where nobody has it any more."""
-    if current.digest == digest:
-        return current
+def _stood(settings: Settings) -> dict[str, Deployment]:
+    """Digest -> deployment, of all that stood and that somebody still has."""
     from slicewise.stores.lake.stood import read_registry
     from slicewise.stores.online.redis.adapter import open_store
 
     with closing(open_store(settings.redis_url)) as store:
         registry = read_registry(settings, store)
-    stood = (one.deployment for one in registry.stood)
-    return next((one for one in stood if one.digest == digest), None)
+    return {one.deployment.digest: one.deployment for one in registry.stood}
 
 
 def _answered_again(

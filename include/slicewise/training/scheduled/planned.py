@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from slicewise.errors import BadRequest, SettingsError, SlicewiseError
-from slicewise.settings import SNAPSHOTS_FILE, Settings
+from slicewise.settings import SNAPSHOTS_FILE, Settings, read_listed
 from slicewise.windows.durations import HOUR_US, parse_duration
 
 MOST_MISSING = 48
@@ -44,21 +43,7 @@ class ScheduledSnapshot:
 def load_scheduled(settings: Settings) -> tuple[ScheduledSnapshot, ...]:
     """The snapshots of the file that the settings name; none without one. Raises SettingsError."""
     file = settings.snapshots
-    if not file.is_file():
-        if file == settings.project_dir / SNAPSHOTS_FILE:
-            return ()
-        raise SettingsError(
-            "there is no such file",
-            where=f"SLICEWISE_SNAPSHOTS, {file}",
-            expected="a TOML file with scheduled snapshots",
-            next_step="correct the variable, or leave it out",
-        )
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingsError(
-            str(error), where=str(file), expected="a readable TOML file", next_step="correct it"
-        ) from error
+    document = read_listed(file, settings.project_dir / SNAPSHOTS_FILE, "SLICEWISE_SNAPSHOTS")
     entries = document.get("snapshots", {})
     if set(document) - {"snapshots"} or not isinstance(entries, dict):
         raise _refused(file, "it", "tables [snapshots.<name>] alone")

@@ -66,7 +66,9 @@ def test_no_number_is_none() -> None:
 def taken(outcomes: Outcomes, of: Deployment, **events: Any) -> Any:
     async def played() -> Any:
         try:
-            return await outcomes.take(parse_outcomes(body(**events)), of, NOW)
+            parsed = parse_outcomes(body(**events))
+            await outcomes.write(await outcomes.checked(parsed, of, NOW))
+            return outcomes.count(parsed)
         finally:
             outcomes.close()
 
