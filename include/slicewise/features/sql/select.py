@@ -24,11 +24,13 @@ from slicewise.features.sql.lengths import Meant
 from slicewise.features.sql.names import expected_names, function_names, meant
 from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.statements import (
+    DESCRIBE,
     EXPECT,
     Statement,
     expectations,
     refuse_unknown_options,
     tags,
+    texts_of,
     truth,
 )
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
@@ -40,7 +42,7 @@ from slicewise.windows.window import Window
 
 QUERY = "query"
 """The name of a view that is asked for without one."""
-_OPTIONS = ("slice", "spread", "owner", "global", "expect", "description", "tags")
+_OPTIONS = ("slice", "spread", "owner", "global", "expect", "description", "describe", "tags")
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class _Select:
         condition = self.tree.args.get("where")
         where = None if condition is None else self.logic.condition(condition.this)
         slice_text = options.get("slice")
-        features = self._expected(self._features(items))
+        features = self._described(self._expected(self._features(items)))
         of = f"view {self.statement.name!r}"
         given_tags = tags(self.sql, self.statement.options.get("tags"), of)
         try:
@@ -160,6 +162,30 @@ class _Select:
             replace(feature, expect=given[feature.name]) if feature.name in given else feature
             for feature in features
         ]
+
+    def _described(self, features: Sequence[Feature]) -> list[Feature]:
+        """The features with what the option `describe` says of their columns."""
+        option = self.statement.options.get("describe")
+        given: dict[str, str] = {}
+        for column, text in texts_of(self.sql, option).items():
+            assert option is not None
+            feature = next((f for f in features if column in f.columns()), None)
+            if feature is None:
+                columns = [name for f in features for name in f.columns()]
+                raise self.sql.refused(
+                    f"describe names {column!r}, which is no column",
+                    option.span,
+                    DESCRIBE + ", with one of " + ", ".join(columns),
+                    nearest(column, columns),
+                )
+            if given.setdefault(feature.name, text) != text:
+                raise self.sql.refused(
+                    f"feature {feature.name!r} is described twice",
+                    option.span,
+                    "one text for all windows of a feature",
+                    f"leave {column!r} out",
+                )
+        return [replace(f, description=given.get(f.name, f.description)) for f in features]
 
     def _span_of(self, error: DefinitionError) -> Span:
         """The option that the error is about, else the view's name."""

@@ -213,6 +213,23 @@ def expectations(sql: SqlText, option: Option | None, where: str) -> tuple[Expec
     return read
 
 
+DESCRIBE = """describe = '{"plays_1h": "…"}'"""
+
+
+def texts_of(sql: SqlText, option: Option | None) -> dict[str, str]:
+    """Column -> text of an option that holds a JSON object of texts; none where it is left out."""
+    if option is None:
+        return {}
+    try:
+        given = json.loads(option.value)
+    except json.JSONDecodeError as error:
+        what = f"describe is no JSON from character {error.pos + 1} on"
+        raise sql.refused(what, option.span, DESCRIBE) from error
+    if not isinstance(given, dict) or not all(isinstance(text, str) for text in given.values()):
+        raise sql.refused("describe is no object of texts", option.span, DESCRIBE)
+    return given
+
+
 def listed(option: Option | None) -> list[str]:
     """Names of an option, between commas; none where it is left out."""
     return [] if option is None else [name.strip() for name in option.value.split(",")]

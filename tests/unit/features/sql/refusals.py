@@ -518,6 +518,20 @@ REFUSALS: dict[str, tuple[str, str]] = {
         f"""{V} WITH (expect = ›'[{{"type": "expect_table_row_count_to_be_between",
           "kwargs": {{"min_value": 1}}}}]') AS SELECT user_id, count(*) {W} AS n_1h FROM plays""",
     ),
+    "descriptions that are no JSON": (
+        "describe is no JSON",
+        f"{V} WITH (describe = ›'many') AS SELECT user_id, count(*) {W} AS n_1h FROM plays",
+    ),
+    "descriptions that are no texts": (
+        "describe is no object of texts",
+        f"""{V} WITH (describe = ›'{{"n_1h": 1}}')
+          AS SELECT user_id, count(*) {W} AS n_1h FROM plays""",
+    ),
+    "a description of another column": (
+        "describe names 'm_1h', which is no column",
+        f"""{V} WITH (describe = ›'{{"m_1h": "plays"}}')
+          AS SELECT user_id, count(*) {W} AS n_1h FROM plays""",
+    ),
     "a time without form": (
         "no column type",
         "CREATE SOURCE s (a ›TIMESTAMP(3)) WITH (timestamp = 'a')",

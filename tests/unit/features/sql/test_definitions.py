@@ -505,3 +505,26 @@ def test_expectations_of_sql_are_those_of_python() -> None:
     assert made.expectations == expected.expectations
     assert len(made.expectations) == 2
     assert made.digest == expected.digest
+
+
+def test_descriptions_of_sql_are_those_of_python() -> None:
+    text = (
+        "CREATE SOURCE plays (user_id STRING, n BIGINT, ts TIMESTAMP_US) WITH (timestamp = 'ts'); "
+        'CREATE FEATURE VIEW v WITH (describe = \'{"x_1h": "plays, skipped ones too"}\') '
+        f"AS SELECT user_id, count(*) {HOUR} AS x_1h, sum(n) {HOUR} AS n_1h FROM plays"
+    )
+    source = sw.KafkaSource(
+        "plays",
+        schema={"user_id": "string", "n": "long", "ts": "timestamp_us"},
+        timestamp="ts",
+    )
+    python = sw.FeatureView(
+        "v",
+        source=source,
+        entity=["user_id"],
+        features=[
+            sw.Feature("x", sw.count(), ["1h"], description="plays, skipped ones too"),
+            sw.Feature("n", sw.sum("n"), ["1h"]),
+        ],
+    )
+    assert deployed(sw.sql(text)) == deployed(python)
