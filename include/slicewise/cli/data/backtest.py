@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.bars import bars
+    from slicewise.cli.pages import refuse_targets
     from slicewise.models.declared import chosen, load_models
     from slicewise.training.backtest.backtest import run_backtest
     from slicewise.training.tables.instants import instant_us
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     def instant(text: str | None, where: str) -> int | None:
         return None if text is None else instant_us(text, where)
 
-    _refuse_targets(arguments)
+    refuse_targets(arguments, "html", "out")
     models = load_models(settings)
     model = chosen(models, arguments.model, "model")
     with bars(_notify, wanted=not arguments.json) as notify:
@@ -84,22 +85,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     else:
         _show(outcome)
     return 0
-
-
-def _refuse_targets(arguments: argparse.Namespace) -> None:
-    """Before any work: files that have no folder to go to, or would stand for something else."""
-    from slicewise.errors import BadRequest
-    from slicewise.training.api import checked_target
-
-    for option in ("html", "out"):
-        target: Path | None = getattr(arguments, option)
-        if target is not None and not checked_target(target).parent.is_dir():
-            raise BadRequest(
-                f"there is no folder {target.resolve().parent}",
-                where=f"--{option}",
-                expected="a folder that exists",
-                next_step="make it first",
-            )
 
 
 def _write(arguments: argparse.Namespace, outcome: Backtest) -> None:

@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     import sys
 
+    from slicewise.cli.pages import refuse_targets
     from slicewise.errors import BadRequest
     from slicewise.features.plan.deployment import base_of, version_of
     from slicewise.training.versions.comparing import compare
@@ -57,6 +58,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             expected="a version that is not live, as by_card@2, or two versions",
             next_step="slicewise show says which versions of a view there are",
         )
+    refuse_targets(arguments, "html")
     then, now = names if len(names) == 2 else (base_of(names[0]), names[0])
 
     def notify(line: str) -> None:
@@ -66,8 +68,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     outcome = compare(settings, then, now, arguments.at, notify)
     if arguments.html is not None:
         from slicewise.cli.define._difference_page import page
+        from slicewise.training.api import put
 
-        arguments.html.write_text(page(outcome), encoding="utf-8")
+        put(arguments.html, page(outcome).encode())
         notify(f"written: {arguments.html}")
     if arguments.json:
         print(json.dumps(outcome.to_json(), default=str))

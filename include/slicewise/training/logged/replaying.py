@@ -24,6 +24,7 @@ from slicewise.features.plan.unit import Source
 from slicewise.offsets.token import decode_all
 from slicewise.settings import Settings
 from slicewise.training.api import training_set
+from slicewise.training.archive import Archive
 from slicewise.training.archiving.offline import Offline
 from slicewise.training.logged.columns import (
     answer_texts,
@@ -52,6 +53,10 @@ NOT_ANSWERED = ("stale", "default", "offline")
 NO_EVENT = "no event of the API"
 """Reason of what somebody else wrote into the topic."""
 EXAMPLES = 20
+_ORDER = ("event_time", "partition", "offset")
+"""Columns by which the newest answer is the last."""
+_FIRST_US = 3_600_000_000
+"""Time of the log that is read first where the newest answers are wanted."""
 
 
 @dataclass(frozen=True)
@@ -123,21 +128,8 @@ def replay_requests(
     offline = Offline.open(settings)
     log = log_of(offline.deployment, source)
     reaches = offline.archive.reaches(log.name)
-    logged = offline.archive.events(
-        log,
-        READ,
-        start_us,
-        reaches.until_us if end_us is None else end_us,
-        reaches.archive_version,
-    )
-    if feature_set is not None:
-        logged = of_set(logged, feature_set, "--set")
-    # one order whatever the files: the newest last
-    logged = logged.sort_by(
-        [("event_time", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-    )
-    if limit is not None:
-        logged = logged.slice(max(0, logged.num_rows - limit))
+    until_us = reaches.until_us if end_us is None else end_us
+    logged = newest_answers(offline.archive, log, start_us, until_us, feature_set, limit)
     current, stood = offline.deployment, cache(lambda: _stood(settings))
     replayed = Replayed(log.name, reaches.until_us, logged.num_rows)
     notify(f"{logged.num_rows:,} logged answers of {log.name}")
@@ -156,6 +148,45 @@ def replay_requests(
         again = _answered_again(settings, deployment, name, some, archive=archive, notify=notify)
         _compare(replayed, some, again)
     return replayed
+
+
+def newest_answers(
+    archive: Archive,
+    log: Source,
+    start_us: int,
+    end_us: int,
+    feature_set: str | None,
+    limit: int | None,
+) -> pa.Table:
+    """Answers of a feature set logged in [start_us, end_us), the newest `limit` of them, the newest
+    last.
+
+    With a limit the log is read backwards, by twice the time at once, until so many are there.
+    Raises UnknownName where none is of the set.
+    """
+    version = archive.reaches(log.name).archive_version
+    read: list[pa.Table] = []
+    until_us, step_us = end_us, end_us - start_us if limit is None else _FIRST_US
+    while True:
+        from_us = max(start_us, until_us - step_us)
+        events = archive.events(log, READ, from_us, until_us, version)
+        read.insert(0, events.select([*READ, *_ORDER]))
+        rows = sum(_rows_of(some, feature_set) for some in read)
+        if from_us <= start_us or (limit is not None and rows >= limit):
+            break
+        until_us, step_us = from_us, 2 * step_us
+    logged = pa.concat_tables(read)
+    if feature_set is not None:
+        logged = of_set(logged, feature_set, "--set")
+    # one order whatever the files
+    logged = logged.sort_by([(name, "ascending") for name in _ORDER])
+    return logged if limit is None else logged.slice(max(0, logged.num_rows - limit))
+
+
+def _rows_of(logged: pa.Table, feature_set: str | None) -> int:
+    if feature_set is None:
+        return int(logged.num_rows)
+    return sum(feature_set in (name, base_of(name)) for name in logged["feature_set"].to_pylist())
 
 
 def log_of(deployment: Deployment, name: str | None) -> Source:
