@@ -20,7 +20,7 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def refuse_targets(arguments: argparse.Namespace, *options: str) -> None:
-    """Refuses files of these options that have no folder to go to, or would stand for something
+    """Refuse files of these options that have no folder to go to, or would stand for something
     else: before any work. Raises BadRequest."""
     from slicewise.errors import BadRequest
     from slicewise.training.api import checked_target

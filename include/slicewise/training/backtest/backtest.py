@@ -33,8 +33,9 @@ from slicewise.models.scoring import Scores, scored
 from slicewise.settings import Settings
 from slicewise.training.api import training_set
 from slicewise.training.archiving.offline import Offline
-from slicewise.training.backtest.rows import LoggedRows, answered, read_rows
+from slicewise.training.backtest.rows import LoggedRows, answered, meant_otherwise, read_rows
 from slicewise.training.logged.columns import entity_columns
+from slicewise.training.logged.replaying import definitions_that_stood
 from slicewise.training.requests.unit_requests import (
     UnitRequest,
     entity_types,
@@ -268,7 +269,8 @@ def _features(
     notify: Notify,
 ) -> tuple[pa.Table, str]:
     refs, requested, kinds = _inputs(deployment, model)
-    served = answered(rows, kinds)
+    others = meant_otherwise(rows, refs, deployment, lambda: definitions_that_stood(settings))
+    served = None if others else answered(rows, kinds)
     if served is not None:
         return served, SERVED
     types: Mapping[str, str] = {**entity_types(requested), **questions_of(requested)}
@@ -283,7 +285,14 @@ def _features(
                 expected="requests whose entities have what its features are asked by",
                 next_step="name a feature set of the same entity",
             )
-    notify(f"features of {model.name} by {knowledge}: they were not answered then")
+    notify(
+        f"features of {model.name} by {knowledge}: "
+        + (
+            f"by other definitions than now were answered {', '.join(others)}"
+            if others
+            else "they were not answered then"
+        )
+    )
     spine = pa.table({**entity_columns(entities, types), "at": rows.requests["answered_at"]})
     built = training_set(
         spine,

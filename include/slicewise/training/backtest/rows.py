@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicewise.errors import BadRequest
+from slicewise.errors import BadRequest, UnknownName
 from slicewise.features.plan.deployment import Deployment, base_of
 from slicewise.features.plan.unit import Source
 from slicewise.training.archive import Archive, Archived, NothingArchived
@@ -285,6 +285,38 @@ def answered(rows: LoggedRows, types: Mapping[str, pa.DataType]) -> pa.Table | N
                 next_step="name a time in which it had this type (--start)",
             ) from error
     return pa.table(columns)
+
+
+def meant_otherwise(
+    rows: LoggedRows,
+    refs: Sequence[str],
+    deployment: Deployment,
+    stood: Callable[[], Mapping[str, Deployment]],
+) -> tuple[str, ...]:
+    """The features that some answer has by another definition than is deployed.
+
+    A view may have been promoted since. A definition that nobody has any more counts as another.
+    stood: digest -> deployment.
+    """
+    digests = pc.unique(rows.requests["deployment"]).to_pylist()
+    others = [stood().get(digest) for digest in digests if digest != deployment.digest]
+    return tuple(
+        ref
+        for ref in refs
+        if any(other is None or not _means_alike(deployment, other, ref) for other in others)
+    )
+
+
+def _means_alike(now: Deployment, then: Deployment, ref: str) -> bool:
+    try:
+        (unit, feature), (unit_then, feature_then) = now.resolve(ref), then.resolve(ref)
+    except UnknownName:
+        return False
+    return (
+        unit.storage_fingerprint == unit_then.storage_fingerprint
+        and feature.aggregate.meaning() == feature_then.aggregate.meaning()
+        and feature.window.stored() == feature_then.window.stored()
+    )
 
 
 _DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -130,7 +130,7 @@ def replay_requests(
     reaches = offline.archive.reaches(log.name)
     until_us = reaches.until_us if end_us is None else end_us
     logged = newest_answers(offline.archive, log, start_us, until_us, feature_set, limit)
-    current, stood = offline.deployment, cache(lambda: _stood(settings))
+    current, stood = offline.deployment, cache(lambda: definitions_that_stood(settings))
     replayed = Replayed(log.name, reaches.until_us, logged.num_rows)
     notify(f"{logged.num_rows:,} logged answers of {log.name}")
     for (digest, name), rows in _grouped(logged).items():
@@ -277,7 +277,7 @@ def _answerable(
     return logged.filter(pa.array(kept, pa.bool_()))
 
 
-def _stood(settings: Settings) -> dict[str, Deployment]:
+def definitions_that_stood(settings: Settings) -> dict[str, Deployment]:
     """Digest -> deployment, of all that stood and that somebody still has."""
     from slicewise.stores.lake.stood import read_registry
     from slicewise.stores.online.redis.adapter import open_store
