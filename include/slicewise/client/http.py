@@ -93,7 +93,7 @@ class HttpClient:
         self._rules = Rules(url, timeout_s, retry, form, clock or SystemClock(), monotonic, random)
         self._http = httpx.Client(**self._rules.options(connections, headers))
         self._sleep = sleep
-        self._sets = RemoteSets(self._rules, self._http, self._call, sleep)
+        self._sets = RemoteSets(self._rules, self._http, self._repeated, sleep)
 
     def get(
         self,
@@ -199,8 +199,8 @@ class HttpClient:
 
         spine: dicts of rows, a dict of columns, a frame or an Arrow table, the path of a file
         (Parquet, Feather or CSV), or "iceberg:namespace.table". Other arguments are those of
-        `sw.training_set`. A request is sent once, whatever `retry` is: `timeout_s` is for each part
-        of it that is sent.
+        `sw.training_set`. A request has a key of its own, so that one which is sent again is the
+        same training set; `timeout_s` is for each part of it that is sent.
 
         Raises BadRequest, UnknownName, Overloaded (OverShare: this client has enough of them).
         """
@@ -226,6 +226,12 @@ class HttpClient:
         return self._sets.of(training_set_id)
 
     def _call(self, method: str, path: str, body: bytes | None) -> Outcome:
+        return self._repeated(
+            lambda timeout_s: self._http.request(method, path, content=body, timeout=timeout_s)
+        )
+
+    def _repeated(self, send: Callable[[float], httpx.Response]) -> Outcome:
+        """Outcome of a request that may be sent again. send: sends it, in a time of seconds."""
         steps = self._rules.call()
         outcome: Outcome | None = None
         while True:
@@ -239,8 +245,7 @@ class HttpClient:
                 outcome = None
                 continue
             try:
-                response = self._http.request(method, path, content=body, timeout=step.timeout_s)
-                outcome = self._rules.reply(response)
+                outcome = self._rules.reply(send(step.timeout_s))
             except httpx.HTTPError as error:
                 outcome = NoReply(error)
 
@@ -281,7 +286,7 @@ class AsyncHttpClient:
         self._rules = Rules(url, timeout_s, retry, form, clock or SystemClock(), monotonic, random)
         self._http = httpx.AsyncClient(**self._rules.options(connections, headers))
         self._sleep = sleep
-        self._sets = AsyncRemoteSets(self._rules, self._http, self._call, sleep)
+        self._sets = AsyncRemoteSets(self._rules, self._http, self._repeated, sleep)
 
     async def get(
         self,
@@ -388,6 +393,12 @@ class AsyncHttpClient:
         return self._sets.of(training_set_id)
 
     async def _call(self, method: str, path: str, body: bytes | None) -> Outcome:
+        return await self._repeated(
+            lambda timeout_s: self._http.request(method, path, content=body, timeout=timeout_s)
+        )
+
+    async def _repeated(self, send: Callable[[float], Awaitable[httpx.Response]]) -> Outcome:
+        """Outcome as of `HttpClient._repeated`."""
         steps = self._rules.call()
         outcome: Outcome | None = None
         while True:
@@ -401,10 +412,7 @@ class AsyncHttpClient:
                 outcome = None
                 continue
             try:
-                response = await self._http.request(
-                    method, path, content=body, timeout=step.timeout_s
-                )
-                outcome = self._rules.reply(response)
+                outcome = self._rules.reply(await send(step.timeout_s))
             except httpx.HTTPError as error:
                 outcome = NoReply(error)
 

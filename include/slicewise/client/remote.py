@@ -31,32 +31,33 @@ class RemoteSets:
         self,
         rules: Rules,
         http: httpx.Client,
-        call: Callable[[str, str, bytes | None], Outcome],
+        repeat: Callable[[Callable[[float], httpx.Response]], Outcome],
         sleep: Callable[[float], object],
     ) -> None:
-        """call: a read, with the client's retries."""
-        self.rules, self._http, self.call, self.sleep = rules, http, call, sleep
+        """repeat: sends a request that may be sent again, with the client's retries."""
+        self.rules, self._http, self._repeat, self.sleep = rules, http, repeat, sleep
+
+    def call(self, method: str, path: str) -> Outcome:
+        """Sends a read."""
+        return self._repeat(lambda timeout_s: self._http.request(method, path, timeout=timeout_s))
 
     def all(self) -> Sequence[TrainingSetState]:
         """States of the client's own training sets."""
-        return self.rules.states(self.call("GET", PATH, None))
+        return self.rules.states(self.call("GET", PATH))
 
     def of(self, training_set_id: str) -> RemoteTrainingSet:
         """The handle of a training set."""
         return RemoteTrainingSet(self, training_set_id)
 
     def submit(self, given: Submission) -> RemoteTrainingSet:
-        """Sends a submission once; gives the handle."""
-        content = given.content
-        sent = parts_of(content) if isinstance(content, Path) else content
-        options = self.rules.submitting(given)
-        try:
-            outcome: Outcome = self.rules.reply(
-                self._http.request("POST", PATH, content=sent, **options)
-            )
-        except httpx.HTTPError as error:
-            outcome = NoReply(error)
-        return self.of(self.rules.state(outcome).id)
+        """Sends a submission; gives the handle."""
+        content, options = given.content, self.rules.submitting(given)
+
+        def send(timeout_s: float) -> httpx.Response:
+            sent = parts_of(content) if isinstance(content, Path) else content
+            return self._http.request("POST", PATH, content=sent, timeout=timeout_s, **options)
+
+        return self.of(self.rules.state(self._repeat(send)).id)
 
     def send(self, method: str, path: str) -> Outcome:
         """Sends a request once: it changes something."""
@@ -88,7 +89,7 @@ class RemoteTrainingSet:
 
     def state(self) -> TrainingSetState:
         """State of it now. Raises UnknownName where it was removed, or expired."""
-        return self._sets.rules.state(self._sets.call("GET", self._path, None))
+        return self._sets.rules.state(self._sets.call("GET", self._path))
 
     def wait(self, timeout_s: float = math.inf) -> TrainingSetState:
         """Waits until it is done. Raises its error where it fails; NoResult where it is cancelled,
@@ -129,32 +130,35 @@ class AsyncRemoteSets:
         self,
         rules: Rules,
         http: httpx.AsyncClient,
-        call: Callable[[str, str, bytes | None], Awaitable[Outcome]],
+        repeat: Callable[[Callable[[float], Awaitable[httpx.Response]]], Awaitable[Outcome]],
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
-        """call: a read, with the client's retries."""
-        self.rules, self._http, self.call, self.sleep = rules, http, call, sleep
+        """repeat: sends a request that may be sent again, with the client's retries."""
+        self.rules, self._http, self._repeat, self.sleep = rules, http, repeat, sleep
+
+    async def call(self, method: str, path: str) -> Outcome:
+        """Sends a read."""
+        return await self._repeat(
+            lambda timeout_s: self._http.request(method, path, timeout=timeout_s)
+        )
 
     async def all(self) -> Sequence[TrainingSetState]:
         """States of the client's own training sets."""
-        return self.rules.states(await self.call("GET", PATH, None))
+        return self.rules.states(await self.call("GET", PATH))
 
     def of(self, training_set_id: str) -> AsyncRemoteTrainingSet:
         """The handle of a training set."""
         return AsyncRemoteTrainingSet(self, training_set_id)
 
     async def submit(self, given: Submission) -> AsyncRemoteTrainingSet:
-        """Sends a submission once; gives the handle."""
-        content = given.content
-        sent = _in_turn(parts_of(content)) if isinstance(content, Path) else content
-        options = self.rules.submitting(given)
-        try:
-            outcome: Outcome = self.rules.reply(
-                await self._http.request("POST", PATH, content=sent, **options)
-            )
-        except httpx.HTTPError as error:
-            outcome = NoReply(error)
-        return self.of(self.rules.state(outcome).id)
+        """Sends a submission; gives the handle."""
+        content, options = given.content, self.rules.submitting(given)
+
+        def send(timeout_s: float) -> Awaitable[httpx.Response]:
+            sent = _in_turn(parts_of(content)) if isinstance(content, Path) else content
+            return self._http.request("POST", PATH, content=sent, timeout=timeout_s, **options)
+
+        return self.of(self.rules.state(await self._repeat(send)).id)
 
     async def send(self, method: str, path: str) -> Outcome:
         """Sends a request once: it changes something."""
@@ -186,7 +190,7 @@ class AsyncRemoteTrainingSet:
 
     async def state(self) -> TrainingSetState:
         """State as of `RemoteTrainingSet.state`."""
-        return self._sets.rules.state(await self._sets.call("GET", self._path, None))
+        return self._sets.rules.state(await self._sets.call("GET", self._path))
 
     async def wait(self, timeout_s: float = math.inf) -> TrainingSetState:
         """Waits as `RemoteTrainingSet.wait`."""

@@ -122,8 +122,8 @@ class Rules:
         return {"headers": {"accept": accept}, "timeout": self.timeout_s}
 
     def submitting(self, given: Submission) -> dict[str, Any]:
-        """Options of a submission, without its content."""
-        headers = {"content-type": given.media_type}
+        """Options of a submission, without its content and its time."""
+        headers = {"content-type": given.media_type, "idempotency-key": given.key}
         if isinstance(given.content, Path):
             headers["content-length"] = str(given.content.stat().st_size)
-        return {"params": given.query, "headers": headers, "timeout": self.timeout_s}
+        return {"params": given.query, "headers": headers}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
+from uuid import uuid4
 
 from slicewise.client.instants import instant_text, instant_us
 from slicewise.client.wire import Features, Form, error_of
@@ -118,11 +119,13 @@ def _us(text: str | None) -> int | None:
 
 @dataclass(frozen=True)
 class Submission:
-    """A request for a training set. content: bytes, or the file whose bytes they are."""
+    """A request for a training set. content: bytes, or the file whose bytes they are. key: by which
+    it is one training set, however often it is sent."""
 
     content: bytes | Path
     media_type: str
     query: Mapping[str, str] = field(default_factory=dict)
+    key: str = field(default_factory=lambda: uuid4().hex)
 
 
 def submission(

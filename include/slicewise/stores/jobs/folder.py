@@ -30,7 +30,9 @@ from slicewise.stores.jobs.job import (
     in_order,
     record_of,
     refuse,
+    refuse_other,
     request_of,
+    same_key,
     to_json,
 )
 
@@ -73,11 +75,19 @@ class JobFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def submit(self, request: JobRequest, limits: Limits) -> Job:
-        """Makes a job of what came in. Raises Overloaded, OverShare."""
+        """Makes a job of what came in; where its key came before, that job.
+
+        Raises Overloaded, OverShare, and BadRequest for a key that stands for another request.
+        """
         incoming = self.path / f"{_INCOMING}{request.id}"
         _write(incoming / _REQUEST, to_json(request))
         with _locked(self.path / _SUBMITTING):
-            refuse(self.jobs(), request.client, limits)
+            jobs = self.jobs()
+            before = same_key(jobs, request.client, request.key)
+            if before is not None:
+                refuse_other(before, request)
+                return before
+            refuse(jobs, request.client, limits)
             incoming.rename(self.path / request.id)
         return Job(request)
 

@@ -6,12 +6,13 @@ Pure: time is given, and nothing is read or written (docs/adr/0125).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from slicewise.errors import Overloaded, OverShare
+from slicewise.errors import BadRequest, Overloaded, OverShare
 
 MOST_ATTEMPTS = 3
 """Times that a job is begun: one that ends its process each time is given up."""
@@ -47,7 +48,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """Request for a training set, checked. spine: the file of its folder, or `iceberg:…`."""
+    """Request for a training set, checked. spine: the file of its folder, or `iceberg:…`.
+
+    key: by which its client sends it again without another job. spine_digest: SHA-256 of the file;
+    "" of a table, and without a key.
+    """
 
     id: str
     client: str
@@ -60,6 +65,8 @@ class JobRequest:
     engine: str = "auto"
     archive: bool = True
     format: str = PARQUET
+    key: str | None = None
+    spine_digest: str = ""
 
     @property
     def data(self) -> str:
@@ -123,6 +130,31 @@ class Job:
     def expires_us(self, limits: Limits) -> int | None:
         """Instant at which it is removed; None while it is active."""
         return None if self.ended_us is None else self.ended_us + limits.keep_us
+
+
+def same_key(jobs: Iterable[Job], client: str, key: str | None) -> Job | None:
+    """The job that this client requested by this key, if one is kept."""
+    return next(
+        (
+            job
+            for job in jobs
+            if key is not None and (job.request.client, job.request.key) == (client, key)
+        ),
+        None,
+    )
+
+
+def refuse_other(job: Job, request: JobRequest) -> None:
+    """Refuses a key that stands for another request. Raises BadRequest."""
+    own = replace(request, id=job.id, submitted_us=job.request.submitted_us)
+    # as it is read from its file: a list of features, not a tuple
+    if json.dumps(to_json(own)) != json.dumps(to_json(job.request)):
+        raise BadRequest(
+            f"the key {request.key!r} stands for another request",
+            where="Idempotency-Key",
+            expected=f"the request of training set {job.id}, or another key",
+            next_step="make a new key for each training set",
+        )
 
 
 def in_order(jobs: Iterable[Job]) -> list[Job]:

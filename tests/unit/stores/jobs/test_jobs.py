@@ -8,10 +8,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from slicewise.errors import Overloaded, OverShare
+from slicewise.errors import BadRequest, Overloaded, OverShare
 from slicewise.stores.jobs.folder import JobFolder, is_id
 from slicewise.stores.jobs.job import (
     MOST_KEPT_PER_CLIENT,
@@ -26,10 +27,13 @@ from slicewise.stores.jobs.job import (
 LIMITS = Limits(waiting=3, per_client=2, keep_us=1_000)
 
 
-def submit(folder: JobFolder, client: str = "ann", at_us: int = 10) -> Job:
+def submit(
+    folder: JobFolder, client: str = "ann", at_us: int = 10, key: str | None = None, **more: str
+) -> Job:
     with folder.incoming() as (job_id, path):
         (path / "spine.csv").write_text("user_id,at\n")
-        return folder.submit(JobRequest(job_id, client, at_us, "churn_v1", "spine.csv"), LIMITS)
+        request = JobRequest(job_id, client, at_us, "churn_v1", "spine.csv", key=key, **more)  # type: ignore[arg-type]
+        return folder.submit(request, LIMITS)
 
 
 @pytest.fixture
@@ -69,6 +73,33 @@ def test_a_client_and_all_of_them_have_a_share(folder: JobFolder) -> None:
     folder.cancel(own[0], 50)
     assert submit(folder).state is State.WAITING
     assert len(folder.jobs()) == 4
+
+
+def test_a_request_that_comes_again_by_its_key_is_the_job_that_it_made(folder: JobFolder) -> None:
+    first = submit(folder, key="k", spine_digest="a")
+    folder.record(first.id, replace(first.begun(20), state=State.DONE, ended_us=30))
+    again = submit(folder, at_us=40, key="k", spine_digest="a")
+    assert (again.id, again.state) == (first.id, State.DONE), "in another process too"
+    assert submit(folder, client="bob", key="k").id != first.id, "keys are a client's own"
+    own = submit(folder, key="l")
+    submit(folder, key="m")
+    assert submit(folder, key="l").id == own.id, "it takes no share that is not taken already"
+    assert len(folder.jobs()) == 4
+    assert not list(folder.path.glob(".incoming*"))
+
+
+@pytest.mark.parametrize("other", [{"spine_digest": "b"}, {"knowledge": "arrival"}])
+def test_a_key_stands_for_one_request(folder: JobFolder, other: dict[str, str]) -> None:
+    first = submit(folder, key="k", spine_digest="a")
+    given: dict[str, Any] = {"spine_digest": "a", **other}
+    with pytest.raises(BadRequest, match=f"'k' stands for another(.|\n)*{first.id}"):
+        submit(folder, key="k", **given)
+
+
+def test_requests_by_one_key_at_once_are_one_job(folder: JobFolder) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        ids = {job.id for job in threads.map(lambda _: submit(folder, key="k"), range(32))}
+    assert len(ids) == len(folder.jobs()) == 1
 
 
 def test_a_cancelled_job_stays_so_however_far_its_worker_came(folder: JobFolder) -> None:

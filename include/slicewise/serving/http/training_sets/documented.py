@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from slicewise.serving.http.training_sets.requests import UPLOADS, body_schema
+from slicewise.serving.http.training_sets.requests import UPLOADS, body_schema, query_schema
 from slicewise.serving.http.training_sets.routes import FILES, PATH, TYPES
 from slicewise.stores.jobs.job import State
 
 _TEXT_OR_NULL = {"type": ["string", "null"]}
 _INSTANT = {"type": "string", "format": "date-time"}
 _INSTANT_OR_NULL = {"type": ["string", "null"], "format": "date-time"}
+_FILE = {"type": "string", "format": "binary"}
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+    "description": "sent again with it, a request is answered with the training set that it made",
+}
 _COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
 _INSTANT_GIVEN = {"type": ["string", "integer", "null"]}
 _SET = {
@@ -127,8 +134,10 @@ def paths(both: Both, errors: Errors) -> dict[str, Any]:
                 "the query: `features=churn_v1`, or `features=view:column,…`.",
                 "requestBody": {
                     "required": True,
-                    "content": both({"$ref": "#/components/schemas/TrainingSetBody"}),
+                    "content": both({"$ref": "#/components/schemas/TrainingSetBody"})
+                    | {kind.decode(): {"schema": _FILE} for kind in UPLOADS},
                 },
+                "parameters": [_KEY, *query_schema()],
                 "responses": {
                     "202": {
                         "description": "It waits, and is built by a process beside the API",
@@ -171,9 +180,7 @@ def paths(both: Both, errors: Errors) -> dict[str, Any]:
         kinds = kinds or {FILES[name][FILES[name].rindex(".") :]}
         content = {
             TYPES[kind].decode().partition(";")[0]: {
-                "schema": {"type": "object"}
-                if kind == ".json"
-                else {"type": "string", "format": "binary"}
+                "schema": {"type": "object"} if kind == ".json" else _FILE
             }
             for kind in sorted(kinds)
         }

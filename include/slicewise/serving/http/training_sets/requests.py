@@ -18,6 +18,7 @@ from slicewise.client.instants import instant_us
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
 from slicewise.serving.answering.requests import MAX_BODY_BYTES, MAX_FEATURES
+from slicewise.serving.http.negotiation import Headers
 
 UPLOADS: Mapping[bytes, str] = {
     b"application/vnd.apache.parquet": "spine.parquet",
@@ -59,6 +60,7 @@ class TrainingSetBody(TrainingSetOptions, forbid_unknown_fields=True, kw_only=Tr
 _JSON = msgspec.json.Decoder(TrainingSetBody)
 _MSGPACK = msgspec.msgpack.Decoder(TrainingSetBody)
 
+_KEY = re.compile(rb"[!-~]{1,200}")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 
 
@@ -75,6 +77,22 @@ class Wanted:
 def upload_of(content_type: bytes) -> str | None:
     """The file that a body of this media type is kept in; None: it is no spine by itself."""
     return UPLOADS.get(content_type.partition(b";")[0].strip().lower())
+
+
+def key_of(headers: Headers) -> str | None:
+    """The key by which a client sends a request again; None where it gives none. Raises
+    BadRequest."""
+    given = [value for name, value in headers if name == b"idempotency-key"]
+    if not given:
+        return None
+    if len(given) > 1 or not _KEY.fullmatch(given[0]):
+        raise BadRequest(
+            "the key is none",
+            where="Idempotency-Key",
+            expected="one, of 1 to 200 printable characters of ASCII, without spaces",
+            next_step="make one of its own for each training set, as a UUID",
+        )
+    return given[0].decode("ascii")
 
 
 def parse(body: bytes, *, msgpack: bool, namespaces: Sequence[str]) -> Wanted:
@@ -237,6 +255,21 @@ _MEANING = {
     "spine": "rows, or columns, with the entity's columns, `at` and what is to be kept; or "
     "`iceberg:namespace.table`, of a namespace that the settings open to clients",
 }
+
+
+def query_schema() -> list[dict[str, Any]]:
+    """Parameters of the query beside a spine that is the body, as OpenAPI has them."""
+    _, components = msgspec.json.schema_components([TrainingSetOptions])
+    options = components["TrainingSetOptions"]
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "schema": {"type": "string"} if name == "features" else member,
+            "description": "beside a spine that is the body: " + _MEANING[name],
+        }
+        for name, member in options["properties"].items()
+    ]
 
 
 def body_schema() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -7,9 +7,11 @@ wait for none of it (docs/adr/0125).
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from slicewise.client.instants import instant_text
@@ -31,6 +33,7 @@ from slicewise.serving.http.negotiation import JSON_KINDS, Headers, check_accept
 from slicewise.serving.http.training_sets.process import JobProcess
 from slicewise.serving.http.training_sets.requests import (
     Wanted,
+    key_of,
     parse,
     parse_query,
     resolved,
@@ -47,6 +50,7 @@ from slicewise.stores.jobs.job import (
     State,
     in_order,
     refuse,
+    same_key,
 )
 
 PATH = "/v1/training-sets"
@@ -178,9 +182,10 @@ class TrainingSets:
         if wanted.options.as_of_definition is None:
             catalog = await self._connection.run(self._service.load())
             refs = resolved(wanted.options, catalog.deployment)
-        jobs = await asyncio.to_thread(self._folder.jobs)
-        refuse(jobs, client, self._options.limits)  # before all of a spine comes
-        job = await self._kept(wanted, headers, receive, client, upload=upload is not None)
+        jobs, key = await asyncio.to_thread(self._folder.jobs), key_of(headers)
+        if same_key(jobs, client, key) is None:
+            refuse(jobs, client, self._options.limits)  # before all of a spine comes
+        job = await self._kept(wanted, headers, receive, client, key, upload=upload is not None)
         self.process.wake()
         jobs = await asyncio.to_thread(self._folder.jobs)
         location = ((b"location", f"{PATH}/{job.id}".encode("ascii")),)
@@ -188,7 +193,14 @@ class TrainingSets:
         return encoded(202, planned, msgpack=packed, headers=location)
 
     async def _kept(
-        self, wanted: Wanted, headers: Headers, receive: Receive, client: str, *, upload: bool
+        self,
+        wanted: Wanted,
+        headers: Headers,
+        receive: Receive,
+        client: str,
+        key: str | None,
+        *,
+        upload: bool,
     ) -> Job:
         """The job of a request, once its spine is there."""
         if upload:
@@ -207,7 +219,9 @@ class TrainingSets:
                         )
                 elif wanted.rows is not None:
                     await asyncio.to_thread((folder / wanted.spine).write_bytes, wanted.rows)
-                options = wanted.options
+                options, digest = wanted.options, ""
+                if key is not None and (upload or wanted.rows is not None):
+                    digest = await asyncio.to_thread(_digest, folder / wanted.spine)
                 request = JobRequest(
                     id=job_id,
                     client=client,
@@ -220,6 +234,8 @@ class TrainingSets:
                     engine=options.engine,
                     archive=options.archive,
                     format=options.format,
+                    key=key,
+                    spine_digest=digest,
                 )
                 submit = self._folder.submit
                 return await asyncio.to_thread(submit, request, self._options.limits)
@@ -328,6 +344,11 @@ class TrainingSets:
 
 
 _FEWER = "request it in several training sets"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _text(at_us: int | None) -> str | None:

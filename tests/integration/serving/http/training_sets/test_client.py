@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
 
@@ -47,6 +51,60 @@ def test_files_of_a_set_are_those_that_the_command_writes_and_builds_again(
     manifest = tmp_path / "fetched.manifest.json"
     assert main(["dataset", "rebuild", str(manifest), "--out", str(again)]) == 0
     assert again.read_bytes() == steps.read_bytes()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_request_whose_answer_was_lost_is_sent_again_and_is_one_set(
+    api: Api, tmp_path: Path, is_async: bool
+) -> None:
+    spine = api.spine(tmp_path / "spine.parquet")
+    with losing_answers(api.url, 1) as (url, lost), HttpClient(api.url) as direct:
+        before = {one.id for one in direct.training_sets()}
+        if is_async:
+            made = asyncio.run(requested(url, spine))
+        else:
+            with HttpClient(url, retry=sw.Retry()) as client:
+                made = client.training_set(spine, REFS).id
+        assert lost, "an answer was lost"
+        assert {one.id for one in direct.training_sets()} - before == {made}
+        assert direct.training_set_of(made).wait(60).rows == 12
+
+
+async def requested(url: str, spine: Path) -> str:
+    async with AsyncHttpClient(url, retry=sw.Retry()) as client:
+        return (await client.training_set(spine, REFS)).id
+
+
+@contextmanager
+def losing_answers(url: str, times: int) -> Iterator[tuple[str, list[bytes]]]:
+    """An address that passes requests on, and loses the first answers after they were given."""
+    lost: list[bytes] = []
+
+    class Losing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent = self.rfile.read(int(self.headers["content-length"]))
+            headers = {
+                name: self.headers[name] for name in ("content-type", "accept", "idempotency-key")
+            }
+            reply = httpx.post(f"{url}{self.path}", content=sent, headers=headers, trust_env=False)
+            if len(lost) < times:
+                lost.append(reply.content)
+                self.close_connection = True
+                return
+            self.send_response(reply.status_code)
+            self.send_header("content-length", str(len(reply.content)))
+            self.end_headers()
+            self.wfile.write(reply.content)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Losing)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", lost
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])

@@ -71,6 +71,21 @@ def test_an_uploaded_spine_gives_the_bytes_that_the_command_writes(
     assert recorded[recorded_name(state["id"])]["dataset_id"] == state["result"]["dataset"]
 
 
+def test_a_key_is_of_one_request(api: Api) -> None:
+    body = {"features": REFS, "spine": api.rows()}
+    key = {"idempotency-key": "nightly-1"}
+    first, again = (api.call("POST", json=body, headers=key) for _ in range(2))
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.json()["id"] == again.json()["id"]
+    other = api.call("POST", json=body | {"format": "csv"}, headers=key)
+    assert (other.status_code, other.json()["error"]["where"]) == (400, "Idempotency-Key")
+    assert first.json()["id"] in other.json()["error"]["expected"]
+    others = api.call("POST", json=body | {"spine": api.rows()[:3]}, headers=key)
+    assert others.status_code == 400, "another spine"
+    bad = api.call("POST", json=body, headers={"idempotency-key": "two words"})
+    assert (bad.status_code, bad.json()["error"]["where"]) == (400, "Idempotency-Key")
+
+
 def test_each_form_of_a_spine_gives_the_same_set(api: Api, tmp_path: Path) -> None:
     table = pq.read_table(api.spine(tmp_path / "spine.parquet"))
     stream, feather, texts = io.BytesIO(), io.BytesIO(), io.BytesIO()
