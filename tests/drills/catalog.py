@@ -20,6 +20,7 @@ from tests.drills.faults import (
     scheduled,
     schemas,
     supervised,
+    versions,
     watched,
 )
 from tests.drills.faults import processes as drills
@@ -314,6 +315,46 @@ STAGES = (
                 "wrong values planted in the store, six kinds, found by the check",
                 planted.planted,
                 ("I2", "I6", "I7"),
+            ),
+        ),
+    ),
+    Stage(
+        scene,
+        (
+            Drill(
+                "killed-apply",
+                "SIGKILL of `slicewise apply` of a view's next version",
+                versions.killed_apply,
+                times=3,
+            ),
+            Drill(
+                "killed-promote",
+                "SIGKILL of `slicewise promote`, to and fro",
+                versions.killed_promote,
+                times=3,
+            ),
+            Drill(
+                "retire-under-load",
+                "SIGKILL of `slicewise retire` under load, and the sweep after it",
+                versions.retire_under_load,
+                times=2,
+            ),
+            Drill(
+                "killed-build",
+                "SIGKILL of a version's build at any moment",
+                versions.killed_build,
+                times=2,
+            ),
+            Drill(
+                "two-promotions",
+                "two versions of a view promoted at once, again and again",
+                versions.two_promotions,
+            ),
+            Drill(
+                "build-beside-compaction",
+                "a version is built beside a compaction and late events",
+                versions.build_beside_compaction,
+                _RUNS,
             ),
         ),
     ),

@@ -181,6 +181,16 @@ def _counted_out(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) 
 
 ONLY_PAID = frozenset(["by_card_and_shop", "ever_by_card"])
 """Views that leave out what is no payment of more than nothing."""
+VERSION_STEP = 5.0
+"""Difference of the amounts from which a payment counts, of one version of such a view and the
+next."""
+
+
+def least_amount(unit: StorageUnit) -> float | None:
+    """The amount above which a payment counts; None: all that came count."""
+    if unit.view.partition("@")[0] not in ONLY_PAID:
+        return None
+    return 0.0 if unit.version == 1 else unit.version * VERSION_STEP
 
 
 def by_entity(
@@ -189,11 +199,11 @@ def by_entity(
     """Events of each entity of a unit; those without a whole key, or that the view leaves out, are
     in none."""
     result: dict[tuple[Any, ...], list[OracleEvent]] = defaultdict(list)
-    names = [name for name, _ in unit.entity]
+    names, least = [name for name, _ in unit.entity], least_amount(unit)
     for event in events:
         key = tuple(event.columns[name] for name in names)
         amount = event.columns["amount"]
-        if None not in key and (unit.view not in ONLY_PAID or (amount is not None and amount > 0)):
+        if None not in key and (least is None or (amount is not None and amount > least)):
             result[key].append(event)
     return result
 

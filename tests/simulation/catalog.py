@@ -14,11 +14,13 @@ from tests.simulation.mutants import nodes as node_mutants
 from tests.simulation.mutants import realtime as realtime_mutants
 from tests.simulation.mutants import served as served_mutants
 from tests.simulation.mutants import slices as mutants
+from tests.simulation.mutants import versions as version_mutants
 from tests.simulation.mutants.rules import Mutant
 from tests.simulation.stops import lifetimes as lifetime_stops
 from tests.simulation.stops import meetings
 from tests.simulation.stops import nodes as node_stops
 from tests.simulation.stops.pairs import Meeting, Met
+from tests.simulation.stops.versions import VERSIONS
 from tests.simulation.worlds import (
     history,
     lifetime_play,
@@ -29,6 +31,7 @@ from tests.simulation.worlds import (
     realtime_lists,
     repeats,
     schemas,
+    versions_play,
 )
 
 
@@ -84,6 +87,7 @@ _ALL: tuple[Entry, ...] = (
     Entry(realtime_lifetime.PLAY, realtime_mutants.OF_LIFETIMES, histories=20),
     Entry(repeats.PLAY, repeats.MUTANTS, histories=15),
     Entry(schemas.PLAY, schemas.MUTANTS, histories=60),
+    Entry(versions_play.PLAY, version_mutants.MUTANTS, histories=30),
     Entry(nodes.PLAY, node_mutants.MUTANTS, histories=15),
     Entry(nodes.LIFETIMES, node_mutants.OF_LIFETIMES, node_stops.BESIDE, histories=10),
     Entry(nodes.LISTS, node_mutants.OF_LISTS, histories=20),
@@ -96,6 +100,7 @@ _MEETINGS: tuple[Meeting[Any], ...] = (
     *meetings.LOSSES,
     lifetime_stops.LATE,
     *node_stops.BESIDE,
+    *VERSIONS,
 )
 MEETINGS: Mapping[str, Meeting[Any]] = {meeting.name: meeting for meeting in _MEETINGS}
 

@@ -120,6 +120,7 @@ def redefined(run: Run) -> None:
 def request_all(run: Run) -> None:
     """Nothing is refused of what stands."""
     watch = run.scene.watch
+    assert watch.questions, "nothing is asked"
     for question in watch.questions:
         for _ in range(_ENTITIES):
             key = question.key(run.rng)

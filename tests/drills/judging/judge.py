@@ -183,19 +183,18 @@ def with_training(
     """After the oracle, which makes numbers of what JSON writes as text. archive: as a deployment
     reads it."""
     of_unit = {
-        unit.definition_fingerprint: deployment
+        (unit.definition_fingerprint, unit.view): deployment
         for deployment in deployments
         for unit in deployment.units
     }
     by_question: dict[tuple[str, ...], list[Answer]] = defaultdict(list)
     for answer in answers:
-        by_question[answer.question.unit.definition_fingerprint, *answer.question.refs].append(
-            answer
-        )
+        question = answer.question
+        by_question[question.unit.definition_fingerprint, *question.refs].append(answer)
     for (definition, *refs), some in by_question.items():
         unit = some[0].question.unit
         rows = [{"unit": unit, "key": a.key, "at": a.at, "token": a.result["token"]} for a in some]
-        made_by = of_unit[definition]
+        made_by = of_unit[definition, unit.view]
         built = build_training_set(
             made_by, archive(made_by), spine(unit, rows), refs, "token"
         ).table

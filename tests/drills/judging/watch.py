@@ -11,7 +11,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -62,14 +62,14 @@ class Answer:
 
 
 def under(question: Question, unit: StorageUnit) -> Question | None:
-    """The same question as a unit of another definition understands it; None where it knows not all
-    of its features."""
+    """The same question, by the same name, as a unit of another definition understands it; None
+    where it knows not all of its features."""
     if unit is question.unit:
         return question
     by_column = {feature.column: feature for feature in unit.features}
     wanted = [feature.column for feature in question.features]
     return (
-        Question(unit, tuple(by_column[ref] for ref in wanted))
+        Question(replace(unit, view=question.unit.view), tuple(by_column[ref] for ref in wanted))
         if by_column.keys() >= set(wanted)
         else None
     )
@@ -196,7 +196,6 @@ class Watch:
         current: Mapping[str, StorageUnit],
         given: httpx.Response,
     ) -> Answer | None:
-        unit = question.unit.storage_fingerprint
         if given.status_code == 503 and "retry-after" in given.headers:
             self.refused += 1
             return None
@@ -215,6 +214,7 @@ class Watch:
             )
             return None
         answer = Answer(meant, key, parsed["t"], result)
+        unit = meant.unit.storage_fingerprint  # a name may stand for another version by now
         self.answers.append(answer)
         if (why := self._bases.after(unit, key, answer.base)) is not None:
             self.wrong.append(f"{question.unit.view}: {why}")

@@ -157,7 +157,7 @@ def test_two_at_once_archive_everything_once_and_both_answer(
                 slicewise,
                 *("dataset", "build", "--spine", given, "--features", FEATURES, "--out", out),
             ],
-            env=platform._environment(),
+            env=platform.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from slicewise.stores.online.operations.connecting import Initialise, ReadMetada
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
 from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, inside
+from tests.support.platform.killed import killed_after
 from tests.support.platform.servers import KafkaBroker, RedisServer
 from tests.support.stores.archived import archive
 from tests.unit.training.world import (
@@ -201,3 +203,43 @@ def test_a_quiet_source_is_complete_until_its_log_holds_more(
     produce(1)
     with pytest.raises(BadRequest, match="later than the archive"):
         sw.training_set(later, REFS[:1], deployment=DEPLOYMENT, settings=connected, archive=False)
+
+
+@pytest.mark.long
+def test_a_build_that_is_killed_at_any_step_leaves_nothing_half_and_is_built_again_alike(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Under a final name stands nothing, or all of it; the same command ends what was begun."""
+    _archived(settings, 23, n=80)
+    inputs, folder = tmp_path / "inputs", tmp_path / "sets"
+    inputs.mkdir()
+    (inputs / "deployment.json").write_text(DEPLOYMENT.to_json())
+    spine = pa.Table.from_pylist([{"user": "ann", "at": START + i * HOUR} for i in range(7)])
+    pq.write_table(spine, inputs / "spine.parquet")
+
+    def build(into: Path) -> list[str]:
+        given = [
+            "--deployment",
+            str(inputs / "deployment.json"),
+            "--out",
+            str(into / "set.parquet"),
+        ]
+        spine = ["--spine", str(inputs / "spine.parquet"), "--features", ",".join(REFS[:6])]
+        return ["dataset", "build", *spine, *given]
+
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    assert main(build(whole)) == 0
+    wanted = {path.name: path.read_bytes() for path in whole.iterdir()}
+    assert {"set.parquet", "set.manifest.json"} <= wanted.keys()
+    folder.mkdir()
+    steps = 0
+    while killed_after(steps, folder, build(folder), os.environ):
+        stands = {path.name: path.read_bytes() for path in folder.glob("[!.]*")}
+        assert stands.items() <= wanted.items(), f"half of it stands after {steps} steps"
+        if "set.manifest.json" in stands:
+            assert stands == wanted, f"a manifest of what is not there, after {steps} steps"
+        steps += 1
+    print(f"killed after each of {steps} steps")
+    assert steps > 6
+    assert {path.name: path.read_bytes() for path in folder.glob("[!.]*")} == wanted

@@ -76,8 +76,9 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
     committed = [metadata.committed.get(topic_partition(p)) for p in range(len(world.log))]
     position = list(start or committed)
     position = world.begins(position + committed[len(position) :], metadata)
-    units, deployment_version, digest = world.units, metadata.deployment_version, metadata.units
-    if digest != world.deployment().digest:
+    units, deployment_version = world.deployed_units(metadata), metadata.deployment_version
+    digest = metadata.units
+    if units is None:
         return  # not deployed yet
     world.note(f"begins at {position}", f"committed {committed}, units {[u.view for u in units]}")
     while True:
@@ -102,7 +103,9 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
                 task = executor(world)
             same_server_run(world, task, store)
             yield from world.on(task, task.steps(HoldBuilds(builds_of(metadata))))
-            events = world.events(p, position[p], end[p])
+            events = world.chosen(unit, world.events(p, position[p], end[p]))
+            if not events:
+                continue
             batch = replace(
                 world.batch(unit, events), realtime=unit.source in begun.realtime_starts
             )
@@ -182,7 +185,7 @@ def compact(
     archive_version: int,
     offsets: tuple[int, ...],
 ) -> Actor:
-    content = world.below(offsets, hour)
+    content = world.below(offsets, hour, unit)
     where = (unit.storage_fingerprint, hour)
     world.committed[where] = max(archive_version, world.committed.get(where, archive_version))
     yield
@@ -250,7 +253,7 @@ def day_entries(
     """The entries of these hours of the day, of every entity that has events in one."""
     by_entity: dict[int, dict[int, list[Event]]] = {}
     for hour in hours:
-        for entity, events in world.below(offsets, hour).items():
+        for entity, events in world.below(offsets, hour, unit).items():
             by_entity.setdefault(entity, {})[hour] = events
     return [
         day_entry(unit, entity, archive_version, of_hours) for entity, of_hours in by_entity.items()
@@ -295,9 +298,9 @@ def backfill(world: World, unit: StoreUnit) -> Actor:
         yield
     if metadata.deployment_version % 2:
         yield from backfill_together(world, store, unit, start, offsets)
-    for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS):
+    for hour in world.build_hours(unit):
         entries = [
-            hour_entry(unit, e, 0, events) for e, events in world.below(offsets, hour).items()
+            hour_entry(unit, e, 0, events) for e, events in world.below(offsets, hour, unit).items()
         ]
         done = yield from published(world, store, unit)
         if entries and hour not in done:
@@ -320,7 +323,7 @@ def backfill_together(
     """The hours that are not published yet, an entity's in one change."""
     name = unit.storage_fingerprint
     done = yield from published(world, store, unit)
-    hours = [hour for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS) if hour not in done]
+    hours = [hour for hour in world.build_hours(unit) if hour not in done]
     entries = day_entries(world, unit, hours, 0, offsets)
     if not entries:
         return
@@ -379,9 +382,7 @@ def sweep(world: World) -> Actor:
     """Deletes what the sweep's own decision says is of no use; bound to one server run."""
     server, store = world.to_sweep()
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
-    unit = {"source": "plays", "slice_us": 1, "retention_us": 1}
-    manifest = {"units": [{**unit, "storage_fingerprint": name} for name in metadata.starts]}
-    rules = rules_of(metadata, manifest)
+    rules = rules_of(metadata, world.manifest(metadata))
     seen: set[bytes] = set()
     while todo := sorted(server.hashes.keys() - seen):
         key = world.rng.choice(todo)

@@ -96,4 +96,11 @@ SEEDS: dict[str, dict[str, int]] = {
         "offsets-archive": 144,
         "offsets-lease": 15,
     },
+    "versions": {
+        "conditional": 16,
+        "build-hour": 4,
+        "read-again": 27,
+        "same-version": 3,
+        "retired-swept": 2,
+    },
 }

@@ -102,18 +102,20 @@ class RepeatsWorld(World):
             + ("" if self.counted[partition][-1] else ", again"),
         )
 
-    def counts(self, partition: int, offset: int) -> bool:
+    def counts(self, partition: int, offset: int, unit: StoreUnit | None = None) -> bool:  # noqa: ARG002
         return self.counted[partition][offset]
 
-    def below(self, offsets: Sequence[int], hour: int) -> dict[int, list[Event]]:
+    def below(
+        self, offsets: Sequence[int], hour: int, unit: StoreUnit | None = None
+    ) -> dict[int, list[Event]]:
         if not self.all_of_archive:
-            return super().below(offsets, hour)
+            return super().below(offsets, hour, unit)
         counted, self.counted = (
             self.counted,
             {p: [True] * len(flags) for p, flags in self.counted.items()},
         )
         try:
-            return super().below(offsets, hour)
+            return super().below(offsets, hour, unit)
         finally:
             self.counted = counted
 

@@ -58,13 +58,13 @@ FIRST_HOUR = DAY * 24
 ENTITIES = 2
 PARTITIONS = 3
 """The last one is added to the topic at some point."""
-_LAYOUT = Layout.of([Identities().bind({}), Count().bind({}), Span().bind({})])
+LAYOUT = Layout.of([Identities().bind({}), Count().bind({}), Span().bind({})])
 UNITS = (
     StoreUnit(
-        storage_fingerprint="00000000000000a0", view="first", slice_us=HOUR_US // 2, layout=_LAYOUT
+        storage_fingerprint="00000000000000a0", view="first", slice_us=HOUR_US // 2, layout=LAYOUT
     ),
     StoreUnit(
-        storage_fingerprint="00000000000000a1", view="second", slice_us=HOUR_US, layout=_LAYOUT
+        storage_fingerprint="00000000000000a1", view="second", slice_us=HOUR_US, layout=LAYOUT
     ),
 )
 
@@ -209,9 +209,26 @@ class World:
         rows = self.log[partition][begin:end]
         return [Event(e.entity, e.time_us, partition, begin + i) for i, e in enumerate(rows)]
 
-    def counts(self, partition: int, offset: int) -> bool:  # noqa: ARG002
+    def counts(self, partition: int, offset: int, unit: StoreUnit | None = None) -> bool:  # noqa: ARG002
         """Tells whether an event of the log is to be counted."""
         return True
+
+    def chosen(self, unit: StoreUnit | None, events: list[Event]) -> list[Event]:  # noqa: ARG002
+        """The events that the unit's row logic chooses, as whoever writes it has them."""
+        return events
+
+    def deployed_units(self, actual: StoreMetadata) -> tuple[StoreUnit, ...] | None:
+        """The units of what is deployed; None where it is not what is wanted."""
+        return self.units if actual.units == self.deployment().digest else None
+
+    def manifest(self, actual: StoreMetadata) -> dict[str, Any]:
+        """The deployment, as a sweep reads it."""
+        unit = {"source": "plays", "slice_us": 1, "retention_us": 1}
+        return {"units": [{**unit, "storage_fingerprint": name} for name in actual.starts]}
+
+    def build_hours(self, unit: StoreUnit) -> Sequence[int]:  # noqa: ARG002
+        """The hours that a backfill builds."""
+        return range(FIRST_HOUR, FIRST_HOUR + HOURS)
 
     def batch(self, unit: StoreUnit, events: Sequence[Event]) -> MicroBatch:
         """These events of one partition, as a stream applies them."""
@@ -221,11 +238,13 @@ class World:
         """The offsets at which a stream begins that was to begin here."""
         return position
 
-    def below(self, offsets: Sequence[int], hour: int) -> dict[int, list[Event]]:
+    def below(
+        self, offsets: Sequence[int], hour: int, unit: StoreUnit | None = None
+    ) -> dict[int, list[Event]]:
         """entity -> its events of the hour below an offset vector, as the archive has them."""
         below: dict[int, list[Event]] = {}
         for partition, end in enumerate(offsets):
-            for event in self.events(partition, 0, end):
+            for event in self.chosen(unit, self.events(partition, 0, end)):
                 if event.time_us // HOUR_US == hour and self.counts(partition, event.offset):
                     below.setdefault(event.entity, []).append(event)
         return below
@@ -415,7 +434,7 @@ class World:
             if event.entity == entity
             and event.time_us >= earliest
             and offset < ends.get(event.hour, base)[partition]
-            and self.counts(partition, offset)
+            and self.counts(partition, offset, unit)
         )
         if earliest:  # what else stands has not expired yet
             got = [(p, offset) for p, offset in got if self.log[p][offset].time_us >= earliest]

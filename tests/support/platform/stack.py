@@ -103,14 +103,15 @@ class Stack:
         `out`."""
         argv = self._job(name, arguments)
         return subprocess.Popen(
-            argv, stdout=out, stderr=out, text=True, env=self._environment(), start_new_session=True
+            argv, stdout=out, stderr=out, text=True, env=self.environment(), start_new_session=True
         )
 
     def _job(self, name: str, arguments: Sequence[str]) -> list[str]:
         script = self.settings.home / "spark_jobs" / f"{name}.py"
         return [str(self.settings.spark_python), str(script), *arguments, "--json"]
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """The variables of commands of this platform."""
         python = str(self.settings.spark_python)
         # What a person would set: the addresses come from the state folder, as they do for them.
         return {
@@ -123,7 +124,7 @@ class Stack:
     def _command(
         self, argv: Sequence[str], check: bool, timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        env = self._environment()
+        env = self.environment()
         try:
             done = subprocess.run(
                 argv,
