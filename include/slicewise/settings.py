@@ -141,6 +141,9 @@ class Settings:
     fresh_within_ms: str
     """Milliseconds from Kafka to an answer, by view or source, as `per_card=2000,payments=10000`:
     its owner is alerted where the events of a minute (p99) take longer."""
+    build_freshness_ms: int
+    """A build of a view's history gives way while live events come into answers later than this
+    (p99 of a minute), as long as other views answer (docs/adr/0132); 0: never."""
     alert_again_s: int
     """Seconds after which an incident that lasts pages again."""
     probes_metrics: str
@@ -158,7 +161,15 @@ class Settings:
     monitors: Path
     """The TOML file with features that are held within bounds (docs/guides/requests.md)."""
     models: Path
-    """The TOML file with models that are judged (docs/guides/backtest.md)."""
+    """The TOML file with models that are trained and judged (docs/guides/models.md)."""
+    models_folder: Path
+    """Folder of the versions of models that slicewise trains (docs/guides/models.md)."""
+    shadow_behind_s: int
+    """A model that answers beside the live one skips logged answers where it is further behind than
+    so many seconds (docs/guides/shadow.md)."""
+    shadow_metrics: str
+    """host:port where `slicewise shadow` serves its metrics to Prometheus; port 0: any that is
+    free."""
     lineage_url: str
     """Address of a receiver of OpenLineage events, which Airflow and the jobs tell what they read
     and write (docs/adr/0107); empty: nobody is told."""
@@ -310,6 +321,7 @@ class Settings:
             probe_limit_ms=number("probe_limit_ms", 30_000),
             lag_limit_s=number("lag_limit_s", 60),
             fresh_within_ms=_checked_deadlines(text("fresh_within_ms", "")),
+            build_freshness_ms=number("build_freshness_ms", 1_000, 0),
             alert_again_s=number("alert_again_s", 4 * 3600),
             probes_metrics=_checked_address(
                 "SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")
@@ -319,6 +331,11 @@ class Settings:
             snapshots=path("snapshots", project_dir / SNAPSHOTS_FILE),
             monitors=path("monitors", project_dir / MONITORS_FILE),
             models=path("models", project_dir / MODELS_FILE),
+            models_folder=path("models_folder", state_dir / "models"),
+            shadow_behind_s=number("shadow_behind_s", 600),
+            shadow_metrics=_checked_address(
+                "SLICEWISE_SHADOW_METRICS", text("shadow_metrics", "127.0.0.1:0")
+            ),
             lineage_url=lineage_url,
             lineage_namespace=text("lineage_namespace", "slicewise"),
             watch=_choice("SLICEWISE_WATCH", text("watch", "on"), ("on", "off")),

@@ -1,4 +1,4 @@
-"""Every command is a module of one of the three folders, found by its name; it says its own help
+"""Every command is a module of one of the five folders, found by its name; it says its own help
 and arguments.
 
 To add `slicewise <name>`, add `<folder>/<name>.py` with a docstring (its first line is the help),
@@ -25,10 +25,11 @@ from slicewise.errors import SlicewiseError
 from slicewise.extras import needed
 from slicewise.settings import Settings
 
-FOLDERS = ("define", "operate", "data")
+FOLDERS = ("define", "change", "operate", "data", "modelling")
 EXTRA = {
     "dataset": "training",
     "explain": "client",
+    "import-history": "training",
     "replay-requests": "training",
     "sql": "training",
 }

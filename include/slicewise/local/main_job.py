@@ -60,7 +60,8 @@ def run(settings: Settings, notify: Notify) -> Report:
     # what is wrong in it is said before anything starts
     planned = plan(load_project(settings.definitions))
     changed: list[str] = []
-    settings = supervisor.up(settings, notify, only=("redis", "kafka", "serving", WATCH))
+    beside = (services.SHADOW,) if services.shadowed(settings) else ()
+    settings = supervisor.up(settings, notify, only=("redis", "kafka", "serving", *beside, WATCH))
     seconds.done("stores and API up")
     deployment = _deployed(settings, planned, notify, changed)
     seconds.done("deployed")

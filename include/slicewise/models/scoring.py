@@ -3,6 +3,7 @@ own."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from slicewise.codec.plain import converter, json_safe
 from slicewise.errors import BadRequest, SettingsError, StoreUnavailable
-from slicewise.models.declared import DeclaredModel
+from slicewise.models.declared import DeclaredModel, require_live
 
 Doubles = npt.NDArray[np.float64]
 Predict = Callable[[Doubles], Doubles]
@@ -39,15 +40,44 @@ def scored(model: DeclaredModel, features: pa.Table) -> Scores:
     numbers, StoreUnavailable for an endpoint that does not answer. Rows that it fails on have
     errors.
     """
+    require_live(model, "model")
     if model.kind == "url":
         return _from_endpoint(model, features)
-    predict = (_skops if model.kind == "skops" else _onnx)(model, features.column_names)
-    matrix = _matrix(features, model.missing)
-    values = np.full(len(matrix), np.nan)
-    errors = dict[int, str]()
-    _predict(predict, matrix, 0, values, errors)
-    if len(matrix) > 1 and len(errors) == len(matrix) and len(set(errors.values())) == 1:
+    predict = _opened(model, features.column_names)
+    values, errors = _predicted(model, predict, features)
+    if len(values) > 1 and len(errors) == len(values) and len(set(errors.values())) == 1:
         raise _unreadable(model, f"it fails on every row: {errors[0]}")
+    return _finite(values, errors)
+
+
+def scorer(model: DeclaredModel, refs: Sequence[str]) -> Callable[[pa.Table], Scores]:
+    """Scores as `scored` gives them, of a model that is read once: for whoever has many tables.
+
+    refs: features of the model, in its order. One that fails on every row of a table has errors
+    alone there, since a table may be a single request. Raises SettingsError; calling it raises
+    BadRequest and StoreUnavailable.
+    """
+    require_live(model, "model")
+    if model.kind == "url":
+        return lambda features: _from_endpoint(model, features)
+    predict = _opened(model, refs)
+    return lambda features: _finite(*_predicted(model, predict, features))
+
+
+def _opened(model: DeclaredModel, refs: Sequence[str]) -> Predict:
+    return (_skops if model.kind == "skops" else _onnx)(model, refs)
+
+
+def _predicted(
+    model: DeclaredModel, predict: Predict, features: pa.Table
+) -> tuple[Doubles, dict[int, str]]:
+    matrix = matrix_of(features, model.missing)
+    values, errors = np.full(len(matrix), np.nan), dict[int, str]()
+    _predict(predict, matrix, 0, values, errors)
+    return values, errors
+
+
+def _finite(values: Doubles, errors: dict[int, str]) -> Scores:
     for row in np.flatnonzero(~np.isfinite(values)).tolist():
         errors.setdefault(row, f"its score is {values[row]:g}")
         values[row] = np.nan
@@ -72,7 +102,8 @@ def _predict(
         _predict(predict, matrix[half:], first + half, values, errors)
 
 
-def _matrix(features: pa.Table, missing: float) -> Doubles:
+def matrix_of(features: pa.Table, missing: float) -> Doubles:
+    """Features as a model of a file takes them. Raises BadRequest for what is no number."""
     columns = []
     for name, column in zip(features.column_names, features.columns, strict=True):
         kind = column.type
@@ -121,8 +152,11 @@ def _skops(model: DeclaredModel, refs: Sequence[str]) -> Predict:
             expected="its features in that order",
             next_step="correct `features` of the model",
         )
+    # what was fitted on named columns is given them: it may choose some by their names
+    given = (lambda matrix: named_columns(matrix, names).to_pandas()) if names else _as_given
     if not has_classes:
-        return lambda matrix: np.asarray(estimator.predict(matrix), np.float64).reshape(len(matrix))
+        predict = estimator.predict
+        return lambda matrix: np.asarray(predict(given(matrix)), np.float64).reshape(len(matrix))
     classes = [str(one) for one in np.asarray(estimator.classes_).tolist()]
     if len(classes) != 2:
         raise _unreadable(model, f"it has {len(classes)} classes, not two")
@@ -130,7 +164,17 @@ def _skops(model: DeclaredModel, refs: Sequence[str]) -> Predict:
         raise _unreadable(model, f"its classes are {', '.join(classes)}, not {model.positive}")
     # classes are sorted: the one that is meant may be the first
     column = classes.index(model.positive) if model.positive in classes else 1
-    return lambda matrix: np.asarray(estimator.predict_proba(matrix), np.float64)[:, column]
+    shares = estimator.predict_proba
+    return lambda matrix: np.asarray(shares(given(matrix)), np.float64)[:, column]
+
+
+def named_columns(matrix: Doubles, refs: Sequence[str]) -> pa.Table:
+    """The matrix as a table of doubles, a column per input."""
+    return pa.table([pa.array(column) for column in matrix.T], names=list(refs))
+
+
+def _as_given(matrix: Doubles) -> Any:
+    return matrix
 
 
 def _onnx(model: DeclaredModel, refs: Sequence[str]) -> Predict:
@@ -190,6 +234,21 @@ def _from_endpoint(model: DeclaredModel, features: pa.Table) -> Scores:
     return Scores(values, errors)
 
 
+_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Texts by which JSON has what it lacks."""
+
+
+def typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values of a feature as an answer in JSON has them, as a column of its type. Raises
+    pa.ArrowException, TypeError, ValueError and OverflowError for a value that is none."""
+    if pa.types.is_floating(kind):
+        numbers = [None if v is None else float(_DOUBLES.get(v, v)) for v in values]
+        return pa.array(numbers, kind)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return pa.array(values, kind)
+    return pa.array(values)
+
+
 def _rows_of(features: pa.Table) -> list[dict[str, Any]]:
     """Rows of an endpoint's request: values as the API writes them."""
     columns = [
@@ -242,5 +301,5 @@ def _unreadable(model: DeclaredModel, error: object) -> SettingsError:
         where=model.location,
         expected="a file of skops.io.dump with two classes or a number, or of ONNX with one matrix "
         "of numbers as input",
-        next_step="write it anew; docs/guides/backtest.md shows how",
+        next_step="write it anew; docs/guides/models.md shows how",
     )

@@ -96,7 +96,7 @@ def training_set(
         notify=notify,
         in_memory=True,
     )[1]
-    return _in_memory(built)
+    return whole(built)
 
 
 @checked_arguments
@@ -135,10 +135,11 @@ def snapshot(
         notify=progress or to_stderr,
         in_memory=True,
     )[1]
-    return _in_memory(built)
+    return whole(built)
 
 
-def _in_memory(built: DataSet | ScaledSet) -> DataSet:
+def whole(built: DataSet | ScaledSet) -> DataSet:
+    """The set, with all its values in memory."""
     if not isinstance(built, ScaledSet):
         return built
     with built:

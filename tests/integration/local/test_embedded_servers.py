@@ -244,13 +244,15 @@ def test_up_twice_changes_nothing_and_down_leaves_no_process(state: StateFolder)
     assert len(before) == 2
     assert {address.removeprefix("::ffff:") for address, _ in listening(before)} == {"127.0.0.1"}
     rows = {service.name: service.state for service in supervisor.status(settings)}
-    assert rows == {name: "up" if name in ("redis", "kafka") else "down" for name in services.NAMES}
+    assert rows == {
+        name: "up" if name in ("redis", "kafka") else "down" for name in services.NAMES
+    } | {services.SHADOW: "idle"}
 
     ports = state.ports()
     supervisor.down(settings, lines.append)
     assert process.marked(state.path) == []
     assert not any(birth.alive() for birth in before)
-    assert {service.state for service in supervisor.status(settings)} == {"down"}
+    assert {service.state for service in supervisor.status(settings)} == {"down", "idle"}
 
     supervisor.up(settings, lines.append, only=["redis"])
     assert state.ports() == ports, "a restart takes the same ports"

@@ -176,6 +176,7 @@ def test_answers_are_logged_watched_and_answered_again(tmp_path: Path) -> None:
         assert f"slicewise_logged_answers_total {float(len(events))}" in metrics
         assert "slicewise_lost_answers_total{" not in metrics
         a_model_is_judged(running, given)
+        a_version_is_judged_beside_the_live_one(running)
 
 
 def a_model_is_judged(running: Stack, given: dict[str, dict[str, Any]]) -> None:
@@ -230,6 +231,31 @@ def a_model_is_judged(running: Stack, given: dict[str, dict[str, Any]]) -> None:
         nearest = wider.predict(np.arange(plays + 1.0)[:, None])
         assert np.abs(nearest - scores[f"r{n}"]).min() < 1e-3
     assert {round(scores[f"r{n}"]) for n in range(30, 40)} == {0}, "who never came"
+
+
+def a_version_is_judged_beside_the_live_one(running: Stack) -> None:
+    """A name stands for the live version wherever a model is named."""
+    folder = running.settings.project_dir
+    (folder / "train.py").write_text(
+        "from sklearn.linear_model import LogisticRegression\n\n"
+        "def fit(features, labels, seed):\n"
+        "    return LogisticRegression().fit(features.to_pandas(), labels)\n"
+    )
+    (folder / "models.toml").write_text(
+        '[models.own]\nfeatures = ["listening:plays_10m", "listening:seconds_1d"]\n'
+        'positive = "fraud"\nmissing = 0\n[models.own.training]\ncode = "train.py:fit"\n'
+        "spine = \"sql:SELECT user_id, played_at AS at, CASE WHEN seconds > 60 THEN 'fraud' "
+        'ELSE \'fair\' END AS label FROM plays"\nlabel = "label"\n'
+    )
+    trained = [json.loads(running.cli("train", "own", "--json").stdout) for _ in range(2)]
+    assert [one["model"] for one in trained] == ["own@1", "own@2"]
+    assert trained[0]["sha256"] == trained[1]["sha256"]
+    running.cli("promote-model", "own@1", "--by", "ann", "--instead-of", "none")
+    command = ("backtest", "own@2", "--beside", "own", "--set", "whole", "--json")
+    report = json.loads(running.cli(*command).stdout)
+    assert (report["measured"], report["scores_of_a"]) == (40, "computed")
+    assert report["measures"] == report["measures_of_a"]
+    assert report["inputs"]["models"] == dict.fromkeys(("own@2", "own"), trained[0]["sha256"])
 
 
 def outcomes(running: Stack) -> dict[str, int]:

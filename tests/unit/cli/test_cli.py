@@ -37,7 +37,8 @@ def test_status_tells_the_truth_when_nothing_runs(
     assert cli.main(["status", "--json"]) == 1
     rows = json.loads(capsys.readouterr().out)
     assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(services.NAMES, "down") | {
-        "tail": state
+        "tail": state,
+        "shadow": "idle",
     }
 
 

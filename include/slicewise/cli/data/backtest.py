@@ -33,6 +33,12 @@ _AT = "aware instant: 2026-11-21T08:00:00Z"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="a model of models.toml")
     parser.add_argument("--beside", default="", help="the model that answered the requests")
+    parser.add_argument(
+        "--scores",
+        default="computed",
+        choices=("computed", "sent"),
+        help="of the model: made now, or as they were sent, by slicewise shadow too",
+    )
     parser.add_argument("--log", help="the source of the request log, where there are several")
     parser.add_argument("--set", help="answers of this feature set, where several are logged")
     parser.add_argument("--start", help=f"answers logged from then on; {_AT}")
@@ -70,6 +76,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             models,
             model,
             beside=arguments.beside,
+            scores=arguments.scores,
             log=arguments.log,
             feature_set=arguments.set,
             start_us=instant(arguments.start, "--start") or 0,

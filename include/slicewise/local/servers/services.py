@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from slicewise.errors import SlicewiseError
 from slicewise.local.servers import airflow as airflow_server
-from slicewise.local.servers import health, ports, stream, watch
+from slicewise.local.servers import drivers, health, ports, stream, watch
 from slicewise.local.servers import kafka as kafka_broker
 from slicewise.local.servers import redis as redis_server
 from slicewise.local.servers.ports import HOST
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
+from slicewise.models.declared import load_models
 from slicewise.settings import Settings
 
 REDIS = redis_server.NAME
@@ -28,6 +30,7 @@ PROBES = stream.PROBES
 REALTIME = stream.REALTIME
 REPLAY = "replay"
 PLAYS = "plays"
+SHADOW = "shadow"
 WATCH = watch.NAME
 
 # Every port that a service listens on.
@@ -44,9 +47,9 @@ SETTING: Mapping[str, str] = {
     SERVING: "serving_url",
     AIRFLOW: "airflow_url",
 }
-NAMES = (*PORTS, STREAM, REALTIME, EMIT, PROBES, REPLAY, PLAYS, WATCH)
+NAMES = (*PORTS, STREAM, REALTIME, EMIT, PROBES, REPLAY, PLAYS, SHADOW, WATCH)
 # Started by their owner, and down for as long as nobody wants them.
-ON_DEMAND = frozenset({STREAM, REALTIME, EMIT, PROBES, REPLAY, PLAYS, WATCH})
+ON_DEMAND = frozenset({STREAM, REALTIME, EMIT, PROBES, REPLAY, PLAYS, SHADOW, WATCH})
 
 
 def ports_of(settings: Settings) -> Mapping[str, tuple[str, ...]]:
@@ -139,6 +142,7 @@ def build(
         ),
     ):
         services[name] = _example(settings, state, name, command)
+    services[SHADOW] = _shadow(settings, state, here)
     services[WATCH] = _watch(settings, state, here)
     return Platform(state, settings, services, external)
 
@@ -183,12 +187,58 @@ def _example(settings: Settings, state: StateFolder, name: str, command: Sequenc
     )
 
 
+def shadowed(settings: Settings) -> bool:
+    """Tells whether a model of the project has `shadow`; of a file that is wrong, the process
+    says so."""
+    if not settings.models.is_file():
+        return False
+    try:
+        return any(model.shadow for model in load_models(settings).values())
+    except SlicewiseError:
+        return True
+
+
+def shadow_summary(beat: Mapping[str, Any]) -> str:
+    """Answers first questions on call about each model: how many scores, what is wrong."""
+    lines = []
+    for name, model in beat.get("models", {}).items():
+        lacking, skipped = model.get("without_score", 0), model.get("skipped", 0)
+        parts = [f"{name}: {model.get('scored', 0):,} scores"]
+        parts += [f"{lacking:,} without a score"] if lacking else []
+        parts += [f"{skipped:,} answers skipped"] if skipped else []
+        parts += [f"waits: {str(model['error']).splitlines()[0]}"] if model.get("error") else []
+        lines.append(", ".join(parts))
+    return "; ".join(lines)
+
+
+def _shadow(settings: Settings, state: StateFolder, servers: Sequence[str]) -> Service:
+    """The process that answers logged requests by other models; wanted where one has `shadow`."""
+    return Service(
+        name=SHADOW,
+        argv=(str(settings.platform_python.parent / "slicewise"), "shadow"),
+        cwd=state.path,
+        health=lambda _: stream.reason_of(drivers.heartbeat_of(state, SHADOW)),
+        address="",
+        prepare=lambda: drivers.heartbeat_file(state, SHADOW).unlink(missing_ok=True),
+        after=tuple(servers),
+        stop_order=16,
+        stop_timeout_s=30.0,
+        always_on=shadowed(settings),
+    )
+
+
 def _watch(settings: Settings, state: StateFolder, servers: Sequence[str]) -> Service:
     """The service that starts servers again that die; it comes last, and is gone first: it fights
     neither `up` nor `down`."""
     return Service(
         name=WATCH,
-        argv=(str(settings.platform_python), "-m", "slicewise.local.servers.watch", *servers),
+        argv=(
+            str(settings.platform_python),
+            "-m",
+            "slicewise.local.servers.watch",
+            *servers,
+            SHADOW,
+        ),
         cwd=state.path,
         health=lambda _: None,
         address="",

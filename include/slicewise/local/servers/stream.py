@@ -69,7 +69,7 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
         name=name,
         argv=prober if name == PROBES else driver,
         cwd=state.path,
-        health=lambda _: _reason(heartbeat_of(state, name)),
+        health=lambda _: reason_of(heartbeat_of(state, name)),
         address="",
         env={
             "PYSPARK_PYTHON": str(settings.spark_python),
@@ -337,7 +337,8 @@ def _prepare(state: StateFolder, name: str) -> None:
     heartbeat_file(state, name).unlink(missing_ok=True)
 
 
-def _reason(beat: tuple[float | None, dict[str, Any]]) -> str | None:
+def reason_of(beat: tuple[float | None, dict[str, Any]]) -> str | None:
+    """Reason why a part of these signs of life is not well; None where it is."""
     age = beat[0]
     if age is None:
         return "no sign of life yet"

@@ -259,11 +259,7 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
     reason = service.health(birth.pid)
     usage = _usage(birth)
     summary_of = _SUMMARIES.get(name)
-    summary = (
-        summary_of(stream.driver_status(platform.settings, name).heartbeat)
-        if summary_of is not None
-        else again
-    )
+    summary = summary_of(drivers.heartbeat_of(state, name)[1]) if summary_of is not None else again
     return ServiceStatus(
         name,
         "up" if reason is None else "ill",
@@ -280,6 +276,7 @@ _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     services.REALTIME: stream.realtime_summary,
     services.EMIT: stream.emission_summary,
     services.PROBES: stream.probes_summary,
+    services.SHADOW: services.shadow_summary,
 }
 _WANTED: Mapping[str, tuple[Callable[[Settings], bool], str]] = {
     services.EMIT: (stream.publishes, "nothing is published"),
@@ -294,6 +291,8 @@ def _idle(name: str, platform: Platform) -> str | None:
         return "off (SLICEWISE_REALTIME)"
     if name == services.WATCH and platform.settings.watch == "off":
         return "off (SLICEWISE_WATCH)"
+    if name == services.SHADOW and not services.shadowed(platform.settings):
+        return "no model has shadow"
     redis = platform.services.get(REDIS)
     if name not in _WANTED or (
         redis is not None and control.running(redis, platform.state) is None

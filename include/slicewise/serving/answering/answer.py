@@ -75,10 +75,17 @@ class LogRule:
 
     def takes(self, key: bytes) -> bool:
         """Tells whether answers of this entity are logged, by whichever process."""
-        return self.below == LOG_ALL or xxhash.xxh64_intdigest(key) < self.below
+        return is_within(key, self.below)
 
 
 LOG_ALL = 1 << 64
+
+
+def is_within(key: bytes, below: int) -> bool:
+    """Tells whether an entity of this key is of the share that `below` is of LOG_ALL."""
+    return below >= LOG_ALL or xxhash.xxh64_intdigest(key) < below
+
+
 _SORTED = msgspec.json.Encoder(order="sorted")
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from slicewise.aggregates.sketches.membership import Membership, membership_of
 from slicewise.codec.plain import Converter, converter, has_doubles
 from slicewise.errors import BadRequest
+from slicewise.features.own import is_of_topic
 from slicewise.features.plan.deployment import (
     Deployment,
     VersionedKind,
@@ -223,7 +224,7 @@ class Catalog:
 
     def foreign_topics(self, topic: str) -> frozenset[str]:
         """Ids of the topics that are known to be others; earlier lives of this one are not."""
-        return frozenset(id_ for name, id_ in self.topics.items() if name != topic)
+        return frozenset(id_ for name, id_ in self.topics.items() if not is_of_topic(name, topic))
 
     def committed_of(self, metadata: StoreMetadata, topic: str) -> OffsetVector:
         """The committed offsets of one source's partitions."""

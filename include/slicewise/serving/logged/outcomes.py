@@ -146,7 +146,7 @@ class Outcomes:
             topic = _topic(deployment, "predictions")
             for i, one in enumerate(body.predictions):
                 await _breathe(i)
-                events.append((topic, *_prediction(one, now_us, f"predictions[{i}]")))
+                events.append((topic, *prediction_event(one, now_us, f"predictions[{i}]")))
         if body.labels:
             topic = _topic(deployment, "labels")
             for i, label in enumerate(body.labels):
@@ -260,7 +260,8 @@ def _topic(deployment: Deployment, kind: str) -> str:
     )
 
 
-def _prediction(one: Prediction, now_us: int, where: str) -> tuple[bytes, bytes]:
+def prediction_event(one: Prediction, now_us: int, where: str) -> tuple[bytes, bytes]:
+    """Key and value of a prediction's event. where: names it in errors. Raises BadRequest."""
     record = {
         "event_id": _id_of([one.model, one.prediction_id]),
         "prediction_id": one.prediction_id,

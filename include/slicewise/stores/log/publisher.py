@@ -196,3 +196,134 @@ class ProgressLog:
             where=f"Kafka at {self.bootstrap}",
             next_step="see that the broker runs (slicewise status); the emission starts again by itself",
         )
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """A record of a topic that is followed. time_us: its Kafka timestamp."""
+
+    partition: int
+    offset: int
+    time_us: int
+    key: bytes
+    value: bytes
+
+
+class Follower:
+    """Reads a topic on from where its group was; one reader per group, of all partitions.
+
+    A group that never was begins at the end of the topic, and holds that from then on.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        """Raises StoreUnavailable."""
+        self.bootstrap, self.topic = bootstrap, topic
+        self._next: dict[int, int] = {}
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                # retention dropped what was to be read next: then it is where the log begins now
+                "auto.offset.reset": "earliest",
+                "log_level": 2,
+            }
+        )
+        try:
+            self._begin()
+        except KafkaException as error:
+            self._consumer.close()
+            raise self._failed(error) from error
+        except StoreUnavailable:
+            self._consumer.close()
+            raise
+
+    def _begin(self) -> None:
+        described = self._consumer.list_topics(self.topic, timeout=TIMEOUT_S).topics[self.topic]
+        if described.error is not None or not described.partitions:
+            raise self._failed(described.error or "it has no partitions")
+        partitions = [TopicPartition(self.topic, p) for p in sorted(described.partitions)]
+        stored = self._waited(lambda: self._committed(partitions))
+        first = all(at.offset < 0 for at in stored)
+        for at in stored:
+            low, high = self._consumer.get_watermark_offsets(at, timeout=TIMEOUT_S)
+            # a partition that was added since is read from its beginning
+            self._next[at.partition] = at.offset if at.offset >= 0 else high if first else low
+        self._consumer.assign(self._positions())
+        if any(at.offset < 0 for at in stored):
+            self.commit()
+
+    def read(self, most: int, wait_s: float) -> list[Keyed]:
+        """Records that come next, after at most so long. Raises StoreUnavailable."""
+        records = []
+        try:
+            for message in self._consumer.consume(most, wait_s):
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+                partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+                self._next[partition] = offset + 1
+                time_us = int(message.timestamp()[1]) * 1000
+                key, value = message.key() or b"", message.value() or b""
+                records.append(Keyed(partition, offset, time_us, key, value))
+        except KafkaException as error:
+            raise self._failed(error) from error
+        return records
+
+    def forward(self, records: Sequence[Keyed], time_us: int) -> int:
+        """Goes on with what came at `time_us` or later, in place of these records, which were read
+        last. Gives the number of records that are passed over. Raises StoreUnavailable."""
+        for one in reversed(records):
+            self._next[one.partition] = min(self._next[one.partition], one.offset)
+        before = dict(self._next)
+        try:
+            wanted = [TopicPartition(self.topic, p, time_us // 1000) for p in before]
+            for at in self._consumer.offsets_for_times(wanted, timeout=TIMEOUT_S):
+                _, high = self._consumer.get_watermark_offsets(at, timeout=TIMEOUT_S)
+                to = at.offset if at.offset >= 0 else high
+                self._next[at.partition] = max(before[at.partition], to)
+            self._consumer.assign(self._positions())
+        except KafkaException as error:
+            raise self._failed(error) from error
+        return sum(self._next.values()) - sum(before.values())
+
+    def commit(self) -> None:
+        """Says that all that was read is done. Raises StoreUnavailable."""
+        positions = self._positions()
+        try:
+            self._waited(lambda: self._consumer.commit(offsets=positions, asynchronous=False))
+        except KafkaException as error:
+            raise self._failed(error) from error
+
+    def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        stored = list(self._consumer.committed(partitions, timeout=TIMEOUT_S))
+        for at in stored:
+            if at.error is not None:
+                raise KafkaException(at.error)
+        return stored
+
+    def _waited(self, call: Callable[[], Any]) -> Any:
+        """Result of a call, made again while the group's coordinator is on its way."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return call()
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+
+    def close(self) -> None:
+        """Ends it; what was not committed is read again."""
+        self._consumer.close()
+
+    def _positions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, p, offset) for p, offset in self._next.items()]
+
+    def _failed(self, error: object) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"cannot follow topic {self.topic!r}: {error}",
+            where=f"Kafka at {self.bootstrap}",
+            expected="a running broker that has the topic",
+            next_step="see that it answers: slicewise status; it is tried again",
+        )

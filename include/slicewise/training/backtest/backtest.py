@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slicewise.aggregates.sketches.membership import answer_type
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
-from slicewise.models.declared import DeclaredModel
+from slicewise.models.declared import TRAINED, DeclaredModel
 from slicewise.models.measures import (
     Doubles,
     Gain,
@@ -33,11 +32,18 @@ from slicewise.models.scoring import Scores, scored
 from slicewise.settings import Settings
 from slicewise.training.api import training_set
 from slicewise.training.archiving.offline import Offline
-from slicewise.training.backtest.rows import LoggedRows, answered, meant_otherwise, read_rows
+from slicewise.training.backtest.rows import (
+    LoggedRows,
+    answered,
+    meant_otherwise,
+    read_rows,
+    sent_scores,
+)
 from slicewise.training.logged.columns import entity_columns
 from slicewise.training.logged.replaying import definitions_that_stood
 from slicewise.training.requests.unit_requests import (
     UnitRequest,
+    as_answered,
     entity_types,
     questions_of,
     resolve,
@@ -135,6 +141,7 @@ def run_backtest(
     model: DeclaredModel,
     *,
     beside: str = "",
+    scores: str = "computed",
     log: str | None = None,
     feature_set: str | None = None,
     start_us: int = 0,
@@ -146,10 +153,11 @@ def run_backtest(
 ) -> Backtest:
     """Judges a model on the requests that were logged in [start_us, end_us).
 
-    beside: the model that answered them: its scores are those that were sent, else those of the
-    model of this name. labels_until_us: labels that came later do not count. knowledge: of features
-    that were not answered then, by which they are computed from the archive. Raises what reading
-    the archive, building a training set and reading a model raise.
+    scores: of the model: "computed" now, or "sent" as predictions of its name
+    (docs/guides/shadow.md). beside: the model that answered them: its scores are those that were
+    sent, else those of the model of this name. labels_until_us: labels that came later do not
+    count. knowledge: of features that were not answered then, by which they are computed from the
+    archive. Raises what reading the archive, building a training set and reading a model raise.
     """
     offline = Offline.open(settings)
     deployment = offline.deployment
@@ -173,10 +181,17 @@ def run_backtest(
         )
     labels = _labels(rows, model)
     # before they are read: a file may be replaced meanwhile
-    digests = {name: _digest(models[name]) for name in (model.name, beside) if name in models}
+    named = [models[name] for name in (model.name, beside) if name in models]
+    digests = {one.name: _digest(one) for one in named if one.kind != TRAINED}
     features, how = _features(settings, deployment, model, rows, knowledge, archive, notify)
     notify(f"scores of {model.name}")
-    scores_b = scored(model, features)
+    if scores == SENT:
+        values = sent_scores(deployment, offline.archive, rows, labels_until_us, model.name)
+        scores_b = Scores(values, {})
+        _refuse_unsent(model, scores_b)
+        digests.pop(model.name, None)
+    else:
+        scores_b = scored(model, features)
     of_beside, sent = _beside(deployment, models, beside, rows, notify)
     scores_a = of_beside.values
     left = Counter(rows.left_out)
@@ -221,6 +236,16 @@ def run_backtest(
         {"logs": rows.inputs, "models": digests, "deployment": deployment.digest},
         _table(rows, labels, scores_a, scores_b, beside),
     )
+
+
+def _refuse_unsent(model: DeclaredModel, scores: Scores) -> None:
+    if not np.isfinite(scores.values).any():
+        raise BadRequest(
+            f"no prediction of model {model.name!r} stands in the log",
+            where="--scores",
+            expected="predictions that were sent, or made by slicewise shadow",
+            next_step="name a time in which some were, or leave --scores out",
+        )
 
 
 def _labelled(rows: LoggedRows) -> int:
@@ -303,13 +328,7 @@ def _features(
         archive=archive,
         progress=notify,
     )
-    table = built.to_arrow().select(list(refs))
-    if isinstance(model.features, str):  # as the set would have answered them
-        for ref, default in deployment.feature_set(model.features).defaults:
-            at = table.column_names.index(ref)
-            filled = pc.fill_null(table[ref], pa.scalar(default, table[ref].type))
-            table = table.set_column(at, ref, filled)
-    return table, knowledge
+    return as_answered(deployment, model.features, built.to_arrow().select(list(refs))), knowledge
 
 
 def _inputs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from slicewise.errors import BadRequest, UnknownName
 from slicewise.features.plan.deployment import Deployment, base_of
 from slicewise.features.plan.unit import Source
+from slicewise.models.scoring import typed
 from slicewise.training.archive import Archive, Archived, NothingArchived
 from slicewise.training.logged.columns import is_entity
 from slicewise.training.logged.replaying import NO_EVENT, log_of, of_set
@@ -175,6 +175,33 @@ def read_rows(
     )
 
 
+def sent_scores(
+    deployment: Deployment,
+    archive: Archive,
+    rows: LoggedRows,
+    labels_until_us: int | None,
+    model: str,
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The newest score of each row that was sent as a prediction of a model; NaN without one."""
+    numbers = pa.array(np.arange(len(rows)), pa.int64())
+    inputs = dict[str, Mapping[str, Any]]()
+    predictions = _of_kind(deployment, archive, "predictions", PREDICTIONS, labels_until_us, inputs)
+    joined = _joined(
+        rows.requests.append_column("number", numbers),
+        predictions,
+        pa.table({name: pa.array([], kind) for name, kind in _NO_LABELS.items()}),
+        model,
+    )
+    return _doubles(joined["score"])
+
+
+_NO_LABELS = {
+    **{name: pa.string() for name in LABELS},
+    "value": pa.float64(),
+    **{name: pa.int64() for name in ("logged_at", "event_time", "partition", "offset")},
+}
+
+
 def _joined(requests: pa.Table, predictions: pa.Table, labels: pa.Table, beside: str) -> pa.Table:
     with duckdb.connect() as connection:
         names = ("number", "request_id", "entity")
@@ -276,7 +303,7 @@ def answered(rows: LoggedRows, types: Mapping[str, pa.DataType]) -> pa.Table | N
     columns = {}
     for ref, kind in types.items():
         try:
-            columns[ref] = _typed([answer[ref] for answer in answers], kind)
+            columns[ref] = typed([answer[ref] for answer in answers], kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise BadRequest(
                 f"an answer has a value of {ref!r} that is no {kind}: {error}",
@@ -317,16 +344,3 @@ def _means_alike(now: Deployment, then: Deployment, ref: str) -> bool:
         and feature.aggregate.meaning() == feature_then.aggregate.meaning()
         and feature.window.stored() == feature_then.window.stored()
     )
-
-
-_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""Texts by which JSON has what it lacks."""
-
-
-def _typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_floating(kind):
-        numbers = [None if v is None else float(_DOUBLES.get(v, v)) for v in values]
-        return pa.array(numbers, kind)
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return pa.array(values, kind)
-    return pa.array(values)

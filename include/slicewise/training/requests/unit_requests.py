@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from slicewise.calls import shown
 from slicewise.errors import BadRequest
 from slicewise.features.declare.definitions import FeatureSet
@@ -139,3 +142,16 @@ def tokens_of(unit: StorageUnit, tokens: TokenColumns) -> tuple[AlikeTokens, ...
         expected="the token of an answer that read this view",
         next_step="ask for the features that the answer had, or with the deployment of its time",
     )
+
+
+def as_answered(
+    deployment: Deployment, features: str | tuple[str, ...], table: pa.Table
+) -> pa.Table:
+    """Features with the defaults of their feature set in place of nulls; of refs there are none."""
+    if not isinstance(features, str):
+        return table
+    for ref, default in deployment.feature_set(features).defaults:
+        at = table.column_names.index(ref)
+        filled = pc.fill_null(table[ref], pa.scalar(default, table[ref].type))
+        table = table.set_column(at, ref, filled)
+    return table

@@ -117,14 +117,22 @@ class Given:
         """The tokens of its `token` column. Raises BadRequest."""
         return tokens_in(self.table)
 
+    def label(self, name: str) -> pa.ChunkedArray:
+        """A column that no definition types, with the values that a data set has of it."""
+        own = self.table.select([name])
+        return (typed_texts(own, {}, ()) if self.is_text else own)[name]
+
 
 def given_spine(given: object, others: Sequence[str] = (), where: str = SPINE) -> Given:
     """Reads what can be seen of a spine without knowing what is asked of it. others: columns that
     it needs, if known.
 
     given: as of read_spine. Raises BadRequest for what is no table, for a name that stands twice,
-    without `at`, and for an `at` that is null, no instant or without zone.
+    without `at`, and for an `at` that is null, no instant or without zone. One that was read
+    already is given back.
     """
+    if isinstance(given, Given):
+        return given
     is_text = isinstance(given, str | Path) and is_csv(Path(given))
     table = csv_texts(Path(str(given)), where) if is_text else as_table(given, where)
     names = table.column_names

@@ -1,0 +1,4 @@
+"""Commands that change what is deployed in several steps: migrate.
+
+Doors: migrate.
+"""
