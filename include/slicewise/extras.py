@@ -43,7 +43,17 @@ PACKAGES: dict[str, frozenset[str]] = {
         }
     ),
     "airflow": frozenset(
-        {"airflow", "fastapi", "httpx", "jinja2", "markdown_it", "psutil", "pygal", "redis"}
+        {
+            "airflow",
+            "croniter",
+            "fastapi",
+            "httpx",
+            "jinja2",
+            "markdown_it",
+            "psutil",
+            "pygal",
+            "redis",
+        }
     ),
     "platform": frozenset(
         {

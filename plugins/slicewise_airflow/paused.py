@@ -10,13 +10,13 @@ from slicewise.log import warning
 from slicewise.settings import Settings
 
 
-def at_creation(dag_id: str) -> bool:
-    """Tells whether Airflow makes a DAG paused, as it was before; paused where nobody knows. For
-    the DAG's `is_paused_upon_creation`, which a DAG that exists ignores."""
+def at_creation(dag_id: str, *, otherwise: bool = True) -> bool:
+    """Tells whether Airflow makes a DAG paused, as it was before; `otherwise` where nobody knows.
+    For the DAG's `is_paused_upon_creation`, which a DAG that exists ignores."""
     try:
-        return paused.read(Settings.load().state_dir).get(dag_id, True)
+        return paused.read(Settings.load().state_dir).get(dag_id, otherwise)
     except SlicewiseError:
-        return True
+        return otherwise
 
 
 def remember(dag_id: str | None = None) -> None:

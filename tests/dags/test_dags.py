@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "dags").glob("*.py"))
 EXPECTED = {
     "backfill_view",
+    "backtest_model",
     "build_training_set",
     "check_consistency",
     "check_expectations",
@@ -40,6 +41,7 @@ EXPECTED = {
     "stop_stream",
     "sweep_expired",
     "take_snapshots",
+    "train_model",
 }
 HEAVY = [
     "pyspark",
@@ -231,6 +233,7 @@ def test_what_runs_by_the_clock_has_a_deadline_that_its_triggerer_can_call(bag: 
         "maintain_iceberg",
         "sweep_expired",
         "take_snapshots",
+        "train_model",
     }
     for name in scheduled:
         [deadline] = bag.dags[name].deadline
@@ -246,13 +249,15 @@ def test_every_dag_has_tags_and_every_task_an_owner_and_a_timeout(bag: DagBag) -
     assert {task.owner for task in tasks.values()} == {"slicewise"}
     endless = {name for name, task in tasks.items() if task.execution_timeout is None}
     # their triggers have deadlines of their own
-    assert endless == {"ingest_stream.watch", "promote_view.approve"}
-    assert tasks["promote_view.approve"].response_timeout == timedelta(days=1)
+    assert endless == {"ingest_stream.watch", "promote_view.approve", "train_model.approve"}
+    for name in ("promote_view.approve", "train_model.approve"):
+        assert tasks[name].response_timeout == timedelta(days=1)
 
 
 def test_what_a_person_alone_triggers_is_never_left_paused(bag: DagBag) -> None:
     by_hand = {dag.dag_id: dag for dag in bag.dags.values() if dag.schedule is None}
     assert set(by_hand) == {
+        "backtest_model",
         "build_training_set",
         "drain_stream",
         "promote_view",
@@ -277,6 +282,7 @@ def test_every_param_has_a_schema_and_says_what_it_is(bag: DagBag) -> None:
     }
     assert required == {
         *(f"build_training_set.{name}" for name in ("spine", "features", "out")),
+        "backtest_model.model",
         "promote_view.version",
     }
 

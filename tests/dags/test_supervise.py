@@ -8,6 +8,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from airflow.sdk.exceptions import TaskDeferred
 from slicewise_airflow import api, record, supervise
 from slicewise_airflow import stream as watching
 from slicewise_airflow.alerts import page_monitor
+from slicewise_airflow.models import runs
 from slicewise_airflow.monitors import looking
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 from slicewise_airflow.supervise import Supervisor, instance_of
 
-from slicewise.errors import StoreUnavailable
+from slicewise.errors import ServerError, StoreUnavailable
 from slicewise.lifecycle import absence, incidents, lagging
 from slicewise.lifecycle.absence import WATCHED, Watched
 from slicewise.lifecycle.deployed import Deployed, Deployments
@@ -617,3 +619,51 @@ def test_what_was_triggered_or_cleared_is_awaited_and_the_next_of_the_schedule_i
     other = DagRun("d", run_id, run_type, state, None, None)
     monkeypatch.setattr(AirflowApi, "runs", lambda *_, **__: [other, own])
     assert api.is_awaited("d", own.run_id) is awaited
+
+
+class Runs:
+    """Airflow's API of train_model: runs that were triggered, and one that is under way."""
+
+    def __init__(self) -> None:
+        self.triggered: list[tuple[str, str, object]] = []
+        self.under_way, self.away = False, False
+
+    def __enter__(self) -> Runs:
+        if self.away:
+            raise ServerError("Airflow does not answer")
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def runs(self, dag_id: str, **_: object) -> list[DagRun]:
+        ids = [run_id for run_id, *_ in self.triggered] + ["other"] * self.under_way
+        state = "running" if self.under_way else "success"
+        of = {"model": "delay"}
+        return [DagRun(dag_id, one, "manual", state, None, None, None, of) for one in ids]
+
+    def trigger(self, dag_id: str, *, conf: dict[str, str], run_id: str) -> DagRun:
+        self.triggered.append((run_id, conf["model"], conf["reason"]))
+        return DagRun(dag_id, run_id, "manual", "queued", None, None)
+
+
+@pytest.mark.usefixtures("state")
+def test_an_incident_of_a_monitor_trains_its_model_once_over_several_watches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    airflow, drifting = Runs(), (replace(LABELS, retrain="delay"),)
+    monkeypatch.setattr(runs, "AirflowApi", lambda _: airflow)
+    monitored(*[0.5] * (LOOKS - 1), monitors=drifting)
+    assert airflow.triggered == []
+    airflow.away = True
+    monitored(*[0.5] * LOOKS, monitors=drifting)  # the watch goes on without Airflow
+    airflow.away, airflow.under_way = False, True
+    monitored(*[0.5] * LOOKS, monitors=drifting)
+    assert airflow.triggered == [], "one run for a model at a time"
+    airflow.under_way = False
+    for _ in range(2):  # each watch meets the incident anew
+        monitored(*[0.5] * 3 * LOOKS, monitors=drifting)
+    [(_, model, reason)] = airflow.triggered
+    assert (model, reason) == ("delay", "monitor.labels")
+    monitored(*[0.9] * LOOKS, monitors=drifting)
+    monitored(*[0.5] * LOOKS, monitors=drifting)
+    assert len({run_id for run_id, *_ in airflow.triggered}) == 2, "a new incident"

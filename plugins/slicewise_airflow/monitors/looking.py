@@ -4,16 +4,18 @@ look at a driver."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from slicewise.errors import SettingsError
+from slicewise.errors import SettingsError, SlicewiseError
 from slicewise.lifecycle.health.deadlines import Deadlines
-from slicewise.lifecycle.monitors.monitor import LOOKS, Judged
+from slicewise.lifecycle.monitors.monitor import LOOKS, Judged, Monitor
 from slicewise.local.monitors.looking import judged, load_monitors
+from slicewise.local.servers.inbox import Inbox
 from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import page_monitor, remind, settle_causes, settle_monitors
+from slicewise_airflow.models.runs import retrain
 
 EVERY_S = 5.0
 """Seconds between two looks."""
@@ -33,6 +35,8 @@ class Looking:
     """Causes of the monitors that were listed at the last look."""
     _over: frozenset[str] = frozenset()
     """Causes that were kept for long at the last look."""
+    _retrained: frozenset[str] = frozenset()
+    """Causes whose incident has a run that trains their model."""
     _looks: int = 0
 
     def look(self) -> None:
@@ -57,15 +61,40 @@ class Looking:
         seen = {one.monitor.cause for one in looked if one.fault or one.value is not None}
         lasting = (self.deadlines.notified - seen) & causes
         self.deadlines = self.deadlines.after(by_cause, seen).notifying(lasting)
-        for cause in sorted(self.deadlines.due):
+        due = sorted(self.deadlines.due)
+        for cause in due:
             self.deadlines = self.deadlines.notifying([cause])
             self.page(by_cause[cause])
         if self.deadlines.over - self._over:  # else nothing of it is open
             settle_causes(self.deadlines.over)
         self._over = self.deadlines.over
         self._looks += 1
-        if self._looks % int(TENDED_EVERY_S / EVERY_S) == 0:
+        tended = self._looks % int(TENDED_EVERY_S / EVERY_S) == 0
+        if due or tended:
+            self._retrain(monitors)
+        if tended:
             remind(self.deadlines.notified)
+
+    def _retrain(self, monitors: Sequence[Monitor]) -> None:
+        """Has the models trained of monitors that are out of their bounds: once for an incident,
+        and later where it cannot be done now."""
+        self._retrained &= self.deadlines.notified
+        wanted = [
+            one
+            for one in monitors
+            if one.retrain and one.cause in self.deadlines.notified - self._retrained
+        ]
+        if not wanted:
+            return
+        opened = {one.key: one.opened_us for one in Inbox(self.settings).read() if one.is_open}
+        for monitor in wanted:
+            if monitor.cause not in opened:
+                continue
+            try:
+                if retrain(self.settings, monitor.retrain, monitor.cause, opened[monitor.cause]):
+                    self._retrained |= {monitor.cause}
+            except (SlicewiseError, OSError) as error:
+                warning("not_retrained", model=monitor.retrain, kind=type(error).__name__)
 
 
 async def keep_looking(instance: object) -> None:

@@ -22,7 +22,8 @@ from slicewise.lifecycle.history.drift import REACH_US
 from slicewise.lifecycle.history.entries import Entry
 from slicewise.lifecycle.history.picture import Picture, number
 from slicewise.lifecycle.history.pictures import Past, pictures
-from slicewise.local import history
+from slicewise.lifecycle.models.backtests import PAGE, Backtested
+from slicewise.local import history, run_pages
 from slicewise.local.servers.inbox import Inbox
 from slicewise.settings import Settings
 from slicewise.windows.durations import DAY_US
@@ -33,6 +34,8 @@ CHECK = re.compile(r"check-(\d{8}T\d{6}Z)-([A-Za-z0-9][A-Za-z0-9_.-]{0,99})", re
 """Names of a check's reports: when it began, and the name of its run."""
 VERSION = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}@[1-9][0-9]{0,8}", re.ASCII)
 MOST_RUNS = 500
+_NO_BACKTEST = Backtested("", "", "", 0, 0, "", None, None, 0, ()).to_json()
+"""Values of a description that cannot be read."""
 KEPT_PARTS = 120
 """A page is good for this part of its steps, 30 s of one whose steps are hours: many who open it
 together cost one, and a page of many days costs most and changes least."""
@@ -135,6 +138,52 @@ def version_page(name: str) -> tuple[str, int]:
     return _written(history.versions, name, VERSION, named, "slicewise diff --html makes it anew.")
 
 
+def backtests_page() -> tuple[str, int]:
+    """The list of backtests that runs made, newest first."""
+    try:
+        pages = run_pages.backtests(Settings.load())
+    except SettingsError as error:
+        return _words("The reports cannot be read", error.what, error.next_step, 1), 503
+    matches = [match for name in pages.names() if (match := PAGE.fullmatch(name))]
+    runs = [
+        {**_NO_BACKTEST, **pages.facts(match[0]), "name": match[0], "began": _began(match)}
+        for match in matches
+    ]
+    return _rendered("backtests.html", runs=runs), 200
+
+
+def backtest_page(name: str) -> tuple[str, int]:
+    """The page on which a model was judged, as its run left it, and the status."""
+    named = "A page is named backtest-<when its run began>-<its digest>, as the list has them."
+    gone = "Trigger backtest_model again with the same params: slicewise backtest makes it anew."
+    return _written(lambda of: run_pages.backtests(of).folder, name, PAGE, named, gone)
+
+
+def trainings_page() -> tuple[str, int]:
+    """The list of runs that trained a model, newest first."""
+    from slicewise_airflow.reports.trainings import listed
+
+    try:
+        runs = listed()
+    except SettingsError as error:
+        return _words("The reports cannot be read", error.what, error.next_step, 1), 503
+    return _rendered("trainings.html", runs=runs), 200
+
+
+def training_page(name: str) -> tuple[str, int]:
+    """The page of a run that trained a model, and the status."""
+    from slicewise_airflow.reports.trainings import shown
+
+    try:
+        values = shown(name)
+    except SettingsError as error:
+        return _words("The reports cannot be read", error.what, error.next_step, 1), 503
+    if values is None:
+        what = "A page is named training-<when its run began>-<its digest>, as the list has them."
+        return _words("No training has this name", what, "see the list", 1), 404
+    return _rendered("training.html", **values), 200
+
+
 def _written(
     folder_of: Callable[[Settings], Path], name: str, form: re.Pattern[str], named: str, gone: str
 ) -> tuple[str, int]:
@@ -166,15 +215,19 @@ def _written(
 
 
 def _run(match: re.Match[str], entry: Entry) -> dict[str, object]:
-    began = datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     return {
         "name": match[0],
         "run": match[2],
-        "began": f"{began:%Y-%m-%d %H:%M:%S}",
+        "began": _began(match),
         "outcome": {"not_made": "not made"}.get(str(entry.get("outcome")), entry.get("outcome")),
         "values": entry.get("values"),
         "mismatches": entry.get("mismatches"),
     }
+
+
+def _began(match: re.Match[str]) -> str:
+    began = datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return f"{began:%Y-%m-%d %H:%M:%S}"
 
 
 def _past(days: int) -> Past:

@@ -59,6 +59,30 @@ def add_routes(app: FastAPI, signed_in: Sequence[Any], reading: Sequence[Any]) -
 
         return await _html(version_page, name)
 
+    @app.get("/reports/backtests/", response_class=HTMLResponse, dependencies=dependencies)
+    async def backtests() -> HTMLResponse:
+        from slicewise_airflow.reports.page import backtests_page
+
+        return await _html(backtests_page)
+
+    @app.get("/reports/backtests/{name}", response_class=HTMLResponse, dependencies=list(reading))
+    async def backtest(name: str) -> HTMLResponse:
+        from slicewise_airflow.reports.page import backtest_page
+
+        return await _html(backtest_page, name)
+
+    @app.get("/reports/trainings/", response_class=HTMLResponse, dependencies=dependencies)
+    async def trainings() -> HTMLResponse:
+        from slicewise_airflow.reports.page import trainings_page
+
+        return await _html(trainings_page)
+
+    @app.get("/reports/trainings/{name}", response_class=HTMLResponse, dependencies=list(reading))
+    async def training(name: str) -> HTMLResponse:
+        from slicewise_airflow.reports.page import training_page
+
+        return await _html(training_page, name)
+
 
 async def _html(page: Any, *arguments: object) -> HTMLResponse:
     text, status = await asyncio.to_thread(page, *arguments)

@@ -46,6 +46,7 @@ pytestmark = pytest.mark.timeout(2400)
 
 DAGS = {
     "backfill_view",
+    "backtest_model",
     "build_training_set",
     "check_consistency",
     "check_expectations",
@@ -59,6 +60,7 @@ DAGS = {
     "stop_stream",
     "sweep_expired",
     "take_snapshots",
+    "train_model",
 }
 
 

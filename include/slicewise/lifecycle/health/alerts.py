@@ -71,6 +71,8 @@ ANCHORS: Mapping[str, str] = {
     "check_expectations": "expectations-could-not-be-judged",
     "check_open_hour": "the-open-hour-was-not-looked-at",
     "build_training_set": "a-training-set-fails",
+    "backtest_model": "a-backtest-fails",
+    "train_model": "a-model-is-not-trained",
     "promote_view": "a-version-is-not-promoted",
     "take_snapshots": "a-snapshot-is-not-taken",
 }
@@ -89,12 +91,15 @@ NEXT: Mapping[str, str] = {
     "check_expectations": "read the task's log, then trigger it again with the hour",
     "check_open_hour": "read the task's log; the hour is checked after its compaction anyway",
     "build_training_set": "mend what the error names, then trigger it again",
+    "backtest_model": "mend what the error names, then trigger it again; nothing was changed",
+    "train_model": "mend what the error names, then clear the task; the live version stays",
     "promote_view": "mend what the error names, then trigger it again; nothing was promoted",
     "take_snapshots": "mend what the error names; the next run takes what was missed",
 }
 """DAG -> what to do first about a task of it that failed."""
 _CRITICAL_DAGS = ("ingest_stream",)
 BY_HAND = (
+    "backtest_model",
     "build_training_set",
     "drain_stream",
     "promote_view",

@@ -23,7 +23,7 @@ told."""
 MOST = 200
 """Monitors of a project: each is a request every five seconds."""
 _FIELDS = frozenset(
-    ("feature", "entity", "below", "above", "drift_from", "least", "severity", "owner")
+    ("feature", "entity", "below", "above", "drift_from", "least", "severity", "owner", "retrain")
 )
 _PREFIX = "monitor."
 _REF = re.compile(r"[\w@]+:\w+")
@@ -36,7 +36,7 @@ class Monitor:
 
     feature: "view:column", a number; with `drift_from` both are histograms, and their distance is
     the number. below, above: what it may not be. least: (ref, number): while that feature is less
-    nothing is judged.
+    nothing is judged. retrain: the model that is trained once for each of its incidents.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Monitor:
     least: tuple[tuple[str, float], ...] = ()
     severity: str = "warning"
     owner: str = OWNER
+    retrain: str = ""
 
     @property
     def cause(self) -> str:
@@ -175,6 +176,9 @@ def _monitor(where: str, name: str, entry: object) -> Monitor:
         raise _refused(where, f"{subject} severity", '"warning" or "critical"')
     if not isinstance(owner, str) or not owner:
         raise _refused(where, f"{subject} owner", "a name, in quotes")
+    retrain = given.get("retrain", "")
+    if not isinstance(retrain, str):
+        raise _refused(where, f"{subject} retrain", "a model of models.toml, in quotes")
     return Monitor(
         name,
         given["feature"],
@@ -185,6 +189,7 @@ def _monitor(where: str, name: str, entry: object) -> Monitor:
         tuple(sorted(least.items())),
         severity,
         owner,
+        retrain,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
@@ -36,6 +36,8 @@ class DagRun:
     """None until it is over."""
     queued_at: str | None = None
     """ISO 8601: when it was asked for, the last time."""
+    conf: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """Params that it was triggered with."""
 
     @property
     def over(self) -> bool:
@@ -142,10 +144,12 @@ class AirflowApi:
         *,
         conf: Mapping[str, object] | None = None,
         partition_key: str | None = None,
+        run_id: str | None = None,
     ) -> DagRun:
-        """Queues a run; conf sets the DAG's params. A paused DAG's run stays queued."""
+        """Queues a run; conf sets the DAG's params. A paused DAG's run stays queued. run_id: of a
+        run that there is to be once, however often it is triggered."""
         # a name of our own makes asking again after an answer that was lost safe
-        name = f"manual__{datetime.now(UTC).isoformat()}__{secrets.token_hex(4)}"
+        name = run_id or f"manual__{datetime.now(UTC).isoformat()}__{secrets.token_hex(4)}"
         body: dict[str, object] = {
             "dag_run_id": name,
             "logical_date": None,
@@ -375,4 +379,5 @@ def _run(raw: Mapping[str, Any]) -> DagRun:
         partition_key=raw.get("partition_key"),
         seconds=raw.get("duration"),
         queued_at=raw.get("queued_at"),
+        conf=raw.get("conf") or {},
     )

@@ -81,10 +81,11 @@ def test_a_file_says_all_of_a_monitor() -> None:
         "least": {LABELS: 50},
         "severity": "critical",
         "owner": "risk",
+        "retrain": "fraud",
     }
     [monitor] = parsed({"monitors": {"m": entry}}, "file")
     assert monitor == Monitor(
-        "m", ACCURACY, ENTITY, 0.8, 2, None, ((LABELS, 50),), "critical", "risk"
+        "m", ACCURACY, ENTITY, 0.8, 2, None, ((LABELS, 50),), "critical", "risk", "fraud"
     )
     assert parsed({}, "file") == ()
 
@@ -103,6 +104,7 @@ def test_a_file_says_all_of_a_monitor() -> None:
         ({**GOOD, "least": {"labels": 1}}, "least"),
         ({**GOOD, "severity": "info"}, "severity"),
         ({**GOOD, "owner": ""}, "owner"),
+        ({**GOOD, "retrain": True}, "retrain"),
         ({**GOOD, "drift_from": 1}, "drift_from"),
         ({**GOOD, "drift_from": ACCURACY}, "drift_from"),
         ({**GOOD, "above": 0.7}, "bounds"),
