@@ -16,6 +16,7 @@ from slicewise.errors import (
     ServerRunChanged,
     StoreUnavailable,
 )
+from slicewise.features.own import history_topic
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata
@@ -23,7 +24,7 @@ from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
-from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
+from slicewise.stores.online.operations.deploying import Deploy, ReadManifest, Renewal
 from slicewise.stores.online.operations.pending import BeginRealtime, EndRealtime
 from slicewise.stores.online.operations.publish_days import MarkHour, ReadHours
 from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
@@ -147,6 +148,29 @@ def test_start_offsets_are_those_committed_at_deployment_and_never_move(bench: B
     metadata = bench.store.run(ReadMetadata())
     assert metadata.starts[bench.unit.storage_fingerprint] == OffsetVector()
     assert metadata.starts[second.storage_fingerprint] == offset_vector(10, 4)
+
+
+def test_a_history_begins_only_for_units_that_are_built_with_it(bench: Bench) -> None:
+    """A unit that goes on would claim events that it lacks; one that is built again starts with
+    them, and so does one that is deployed later."""
+    history = OffsetVector({("f" * 32, 0): 7})
+    unit, metadata = bench.unit, bench.store.run(ReadMetadata())
+    deployment = StoreDeployment("history", (unit,))
+    topics = {
+        deployment.topic_of(unit.source): TOPIC,
+        history_topic(deployment.topic_of(unit.source), unit.source): "f" * 32,
+    }
+    deploy = Deploy(deployment, metadata.deployment_version, topics, history)
+    with pytest.raises(GapRefused, match="was not built with"):
+        bench.store.run(deploy)
+    renewal = Renewal(frozenset({unit.storage_fingerprint}))
+    after = bench.store.run(replace(deploy, renewal=renewal))
+    assert after.committed.dominates(history)
+    assert after.starts[unit.storage_fingerprint].dominates(history)
+    assert unit.storage_fingerprint not in after.ready
+    later = new_unit(view="later")
+    bench.deploy(bench.store, unit, later)
+    assert bench.store.run(ReadMetadata()).starts[later.storage_fingerprint] == history
 
 
 @pytest.mark.parametrize(

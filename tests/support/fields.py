@@ -20,7 +20,8 @@ class SourceFields(TypedDict, total=False):
     paths: Mapping[str, str]
     required: Sequence[str]
     allow_nan: Sequence[str]
-    history: None
+    history: str | None
+    history_until: str | None
     owner: str | None
 
 

@@ -14,16 +14,19 @@ from dataclasses import dataclass
 
 from slicewise.errors import NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
+from slicewise.features.own import HISTORY_PARTITION, history_topic
 from slicewise.features.plan.deployment import Deployment, base_of
+from slicewise.features.plan.unit import Source
 from slicewise.lifecycle.healing.record import PART, Healing
 from slicewise.local.registry import register as register
 from slicewise.log import warning
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
-from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
+from slicewise.stores.online.operations.deploying import Deploy, ReadManifest, Renewal
 from slicewise.stores.online.operations.status import ReadStatus
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
@@ -180,3 +183,31 @@ def require_units(stored: Current) -> Deployment:
             next_step="slicewise apply",
         )
     return stored.deployment
+
+
+def contain_history(
+    settings: Settings, source: Source, topic_id: str, rows: int, *, by: str = ""
+) -> list[str]:
+    """Views that are built again with the history, of so many rows in the archive; none where they
+    contain it already. Raises DeploymentSuperseded where another deployment came between."""
+    end = OffsetVector({(topic_id, HISTORY_PARTITION): rows})
+    with connected(settings) as store:
+        stored = current(store)
+        deployment = require_units(stored)
+        metadata = stored.metadata
+        if metadata.committed.dominates(end):
+            return []
+        units = [unit for unit in deployment.units if unit.source == source.name]
+        topics = {**metadata.topics, history_topic(source.topic, source.name): topic_id}
+        anew = frozenset(unit.storage_fingerprint for unit in units)
+        after = store.run(
+            Deploy(
+                deployment,
+                metadata.deployment_version,
+                topics,
+                end,
+                renewal=Renewal(anew),
+            )
+        )
+        register(settings, after, deployment.digest, metadata, by=by, how="import-history")
+    return list(dict.fromkeys(unit.view for unit in units))

@@ -114,6 +114,7 @@ def plan_source(source: KafkaSource) -> Source:
         dedupe=None
         if source.dedupe is None
         else source.dedupe.planned(source.schema, source.where),
+        history_until_us=source.history_until_us,
     )
 
 

@@ -54,6 +54,8 @@ class Source:
     registry: str | None = None
     dedupe: EventIds | None = None
     earlier: tuple[SchemaVersion, ...] = ()
+    history_until_us: int | None = None
+    """Instant up to which its events come from a table: a record of an earlier one is refused."""
 
     @cached_property
     def schema_fingerprint(self) -> str:
@@ -338,6 +340,7 @@ _WHERE_GIVEN = {
     "registry": None,
     "dedupe": None,
     "earlier": (),
+    "history_until_us": None,
 }
 
 

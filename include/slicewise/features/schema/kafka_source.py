@@ -36,6 +36,7 @@ from slicewise.features.schema.types import (
     TIME_FORMS,
     TIMESTAMP,
     column_type,
+    parse_instant,
     time_form,
 )
 from slicewise.names import nearest
@@ -43,6 +44,8 @@ from slicewise.windows.durations import parse_duration
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 FORMATS = ("json", "avro", "protobuf")
+HISTORIES = ("parquet:", "iceberg:", "sql:")
+"""Beginnings of texts that name the table of a source's history."""
 _REGISTRY = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?")
 
 
@@ -73,7 +76,10 @@ class KafkaSource:
     them could be checked. topic: the source's name by default. dedupe: sw.dedupe("event_id") where
     a producer may send an event again. expect: what its events are to be like, as sw.expect(…) or
     Great Expectations' JSON; each hour of the archive is checked by it, and no record is refused.
-    description, tags: words for people, which slicewise show and search read.
+    history, history_until: a table that holds what happened before the topic began, as
+    "parquet:/data/payments/*.parquet" (or iceberg:…, sql:…), and the instant up to which events
+    come from it alone: `slicewise import-history` takes it in, and the topic's records of earlier
+    events are refused. description, tags: words for people, which slicewise show and search read.
     """
 
     name: str
@@ -84,7 +90,8 @@ class KafkaSource:
     topic: str | None = None
     required: Sequence[str] = ()
     allow_nan: Sequence[str] = ()
-    history: None = None
+    history: str | None = None
+    history_until: str | None = None
     owner: str | None = None
     paths: Mapping[str, str] = field(default_factory=dict)
     format: str = "json"
@@ -130,13 +137,32 @@ class KafkaSource:
                 expected="letters, digits, '.', '_' and '-', at most 200",
                 next_step="correct it, or leave it out where the topic has the source's name",
             )
-        if self.history is not None:
+        self._check_history(where)
+
+    @property
+    def history_until_us(self) -> int | None:
+        """The instant up to which events come from a table; None: none does."""
+        return None if self.history_until is None else parse_instant(self.history_until)
+
+    def _check_history(self, where: str) -> None:
+        if (self.history is None) != (self.history_until is None):
             raise DefinitionError(
-                "history= cannot be imported yet",
+                f"history is {self.history!r}, history_until {self.history_until!r}",
                 where=where,
-                expected="history=None",
-                next_step="produce the history to the topic, with its own Kafka timestamps",
+                expected="both: the table, and the instant up to which events come from it",
+                next_step='write history_until="2026-11-01T00:00:00Z" beside history=',
             )
+        if self.history is None:
+            return
+        if not isinstance(self.history, str) or not self.history.startswith(HISTORIES):
+            raise DefinitionError(
+                f"history is {shown(self.history)}",
+                where=where,
+                expected="a text that begins with " + ", ".join(HISTORIES),
+                next_step='name files as history="parquet:/data/payments/*.parquet"',
+            )
+        with placed(f"history_until of {where}"):
+            parse_instant(str(self.history_until))
 
     def _check_schema(self, where: str) -> None:
         if not isinstance(self.schema, Mapping):

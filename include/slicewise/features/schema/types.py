@@ -7,6 +7,7 @@ doubles alone, so that a value has one meaning and one key whatever its width wa
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from slicewise.calls import shown
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 STRING, LONG, DOUBLE, BOOLEAN, TIMESTAMP = "string", "long", "double", "boolean", "timestamp_us"
 DATE, FLOAT = "date", "float"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ALIASES = {
     "string": STRING,
@@ -157,3 +159,24 @@ def type_name(kind: pa.DataType) -> str:
         return f"decimal({kind.precision},{kind.scale})"
     names = {arrow_type(name): name for name in (STRING, LONG, DOUBLE, BOOLEAN, DATE, TIMESTAMP)}
     return names.get(kind, "binary" if pa.types.is_large_binary(kind) else str(kind))
+
+
+def parse_instant(text: str) -> int:
+    """Microseconds since 1970 of an RFC 3339 text with a zone. Raises DefinitionError for anything
+    else."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None or instant < _EPOCH:
+        raise DefinitionError(
+            f"{shown(text)} is no instant",
+            expected="an instant with a zone, since 1970, as 2026-11-01T00:00:00Z",
+            next_step="write it so; Z is UTC",
+        )
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def instant_text(micros: int) -> str:
+    """RFC 3339 in UTC."""
+    return (_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")

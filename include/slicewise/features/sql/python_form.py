@@ -8,7 +8,7 @@ from keyword import iskeyword
 from typing import Any
 
 from slicewise import aggregates
-from slicewise.aggregates import Aggregate
+from slicewise.aggregates import SEMANTIC, Aggregate
 from slicewise.aggregates.custom.own import Own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.declare.event_list import CAPACITY
@@ -23,6 +23,8 @@ _SOURCE_DEFAULTS: Mapping[str, Any] = {
     "topic": None,
     "required": (),
     "allow_nan": (),
+    "history": None,
+    "history_until": None,
     "owner": None,
     "paths": {},
     "format": "json",
@@ -112,7 +114,7 @@ def aggregate_form(aggregate: Aggregate) -> str:
 
 
 def _call(spec: Mapping[str, Any]) -> str:
-    values = {name: value for name, value in spec.items() if name != "kind"}
+    values = {name: value for name, value in spec.items() if name not in ("kind", SEMANTIC)}
     if spec["kind"] == "where":
         inner = _call(values["aggregate"])
         return f"{inner[:-1]}{'' if inner.endswith('()') else ', '}where={_value(values['where'])})"

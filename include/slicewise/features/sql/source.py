@@ -30,6 +30,8 @@ _TEXTS = (
     "format",
     "registry",
     "description",
+    "history",
+    "history_until",
 )
 _DEDUPE = ("dedupe", "dedupe_within", "dedupe_most")
 _OPTIONS = (*_TEXTS, *_DEDUPE, "allow_nan", "connector", "expect", "tags")

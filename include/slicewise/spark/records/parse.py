@@ -10,7 +10,7 @@ NUL, an array, duplicate keys, anything after the object), `not_avro`, `not_prot
 than Confluent's, or bytes that are not what their schema says), `bad_text` (a lone surrogate, or in
 a binary format invalid UTF-8: distinct texts would become one), `missing_required:<column>`,
 `wrong_type:<column>`, `out_of_range:<column>`, `bad_time:<column>`, `bad_date:<column>`,
-`too_late`, `too_far_ahead`.
+`in_history` (its event time lies where a table has all events), `too_late`, `too_far_ahead`.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ def _reader_of(source: Source, names: Collection[str]) -> dict[str, Any]:
         "timestamp": time,
         "max_lateness_us": source.max_lateness_us,
         "max_ahead_us": source.max_ahead_us,
+        "history_until_us": source.history_until_us or 0,
         "max_bytes": MAX_VALUE_BYTES,
     }
 

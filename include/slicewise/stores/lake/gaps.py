@@ -96,7 +96,7 @@ def accept(
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     try:
         # bound to the snapshot that `table` was loaded at: of two writers the later fails
-        _once(table).append(
+        once(table).append(
             as_table(rows, schema),
             snapshot_properties={"slicewise.archive-seq": str(archive_version)},
         )
@@ -105,7 +105,7 @@ def accept(
     return archive_version
 
 
-def _once(table: IcebergTable) -> IcebergTable:
+def once(table: IcebergTable) -> IcebergTable:
     """The table as it was loaded, whose commit is tried once: PyIceberg's next attempt would take
     the other writer's snapshot for the one that it was bound to."""
     properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}

@@ -38,7 +38,7 @@ _BOUNDS = ("lower_bounds", "upper_bounds")
 
 @dataclass(frozen=True)
 class HourFiles:
-    """Writes files of a table of slices; it goes to tasks.
+    """Writes files of a table that is partitioned by hour; it goes to tasks.
 
     metadata: of the table, as JSON, without its history; properties: of its files' place.
     """
@@ -74,9 +74,9 @@ class HourFiles:
     def _columns(self) -> pa.Schema:
         return schema_to_pyarrow(self._table.schema(), include_field_ids=False)
 
-    def write(self, rows: Iterable[tuple[int, pa.Table]]) -> list[DataFile]:
-        """A file of each (hour, its rows); columns that rows lack are null. Where one fails, none
-        stays."""
+    def write(self, rows: Iterable[tuple[int | None, pa.Table]]) -> list[DataFile]:
+        """A file of each (hour, its rows); None is the partition of what has no hour. Columns that
+        rows lack are null. Where one fails, none stays."""
         written: list[DataFile] = []
         identity = uuid4()
         try:
@@ -121,7 +121,7 @@ class HourFiles:
             }
         )
 
-    def _partition(self, hour: int) -> PartitionKey:
+    def _partition(self, hour: int | None) -> PartitionKey:
         spec = self._table.spec()
         (field,) = spec.fields
         return PartitionKey([PartitionFieldValue(field, hour)], spec, self._table.schema())

@@ -47,7 +47,14 @@ def beginnings(
         if source.name == own.SOURCE:  # probes have no archive, and nobody asks for old ones
             first = first.join(log.latest(source.topic))
         else:
-            first = first.join(of_topic(archived(source.name), topic_id))
+            of_source = archived(source.name)
+            first = first.join(of_topic(of_source, topic_id))
+            if source.history_until_us is not None:
+                history = own.history_id(source.name, source.history_until_us)
+                taken_in = of_topic(of_source, history)
+                if taken_in:
+                    topics[own.history_topic(source.topic, source.name)] = history
+                    first = first.join(taken_in)
     return topics, first
 
 

@@ -51,7 +51,7 @@ class LogEvents:
     def _typed(self, given: list[dict[str, Any]]) -> pa.Table:
         """The events that the source takes. One that is no event of its schema spoils no other."""
         try:
-            typed, _ = typed_events(self.source, _table(self.source, given))
+            typed, _ = typed_events(self.source, _table(self.source, given), of_log=True)
         except (BadRequest, pa.ArrowException):
             if not given:
                 raise

@@ -402,10 +402,22 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "CASE WHEN",
     ),
     "history": (
-        lambda: source(history="s3://x"),  # type: ignore[arg-type]  # the mistake
-        "cannot be imported yet",
+        lambda: source(history="s3://x", history_until="2026-11-01T00:00:00Z"),
+        "history is 's3://x'",
         "source 'plays'",
-        "produce",
+        "parquet:",
+    ),
+    "a history without an end": (
+        lambda: source(history="parquet:x"),
+        "history_until None",
+        "source 'plays'",
+        "history_until=",
+    ),
+    "a history that ends nowhere": (
+        lambda: source(history="parquet:x", history_until="2026-11-01"),
+        "is no instant",
+        "history_until of source 'plays'",
+        "Z is UTC",
     ),
     "a name that is none": (lambda: view(name="my-view"), "'my-view' is no name", "view", "rename"),
     "a set of unknown view": (

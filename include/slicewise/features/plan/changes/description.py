@@ -10,6 +10,7 @@ from slicewise.features import own
 from slicewise.features.plan.changes.history import Kind, owner_of
 from slicewise.features.plan.deployment import Deployment, base_of, version_of
 from slicewise.features.plan.unit import ListUnit, SliceUnit
+from slicewise.features.schema.types import instant_text
 from slicewise.windows.durations import format_duration, format_span
 
 
@@ -98,6 +99,8 @@ def _sources(deployment: Deployment) -> Iterator[Description]:
             "event time": source.timestamp,
             "late by at most": format_span(source.max_lateness_us),
         }
+        if source.history_until_us is not None:
+            facts["history until"] = instant_text(source.history_until_us)
         yield Description(source.name, "source", source.owner or "", "", facts, uses=tuple(views))
 
 

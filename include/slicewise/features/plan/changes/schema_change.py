@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slicewise.features.plan.unit import SchemaVersion, Source
-from slicewise.features.schema.types import decimal_parts
+from slicewise.features.schema.types import decimal_parts, instant_text
 from slicewise.windows.durations import format_span
 
 
@@ -31,6 +31,13 @@ def schema_changes(now: Source, then: Source) -> tuple[str, ...]:
     ):
         if after != before:
             changes.append(f"{option} is {format_span(after)}, was {format_span(before)}")
+    if now.history_until_us != then.history_until_us:
+        until = now.history_until_us
+        changes.append(
+            "no event comes from a table"
+            if until is None
+            else f"events before {instant_text(until)} come from a table"
+        )
     for option, words in (("required", "must be there"), ("allow_nan", "may be NaN or infinite")):
         for name in sorted({*getattr(now, option)} ^ {*getattr(then, option)}):
             if name in both:

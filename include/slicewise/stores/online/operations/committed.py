@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicewise.codec.store_fields.fields import ENTERED
+from slicewise.features.own import is_of_topic
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
@@ -134,7 +135,7 @@ def lost_field(partition: TopicPartition) -> bytes:
 
 def committed_of(metadata: StoreMetadata, topic: str) -> OffsetVector:
     """The committed offsets of one topic's partitions, earlier lives of the topic included."""
-    foreign = {id_ for name, id_ in metadata.topics.items() if name != topic}
+    foreign = {id_ for name, id_ in metadata.topics.items() if not is_of_topic(name, topic)}
     return OffsetVector(
         {
             topic_partition: offset

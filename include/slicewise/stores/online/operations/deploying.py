@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slicewise.errors import DefinitionError, DeploymentSuperseded
+from slicewise.features.own import history_topic
 from slicewise.offsets.vector import OffsetVector, joined
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
@@ -104,6 +105,14 @@ class Deploy(Operation[StoreMetadata]):
         of_topic = {
             name: ids.get(self.deployment.topic_of(unit.source), "") for name, unit in units.items()
         }
+        history_of = {
+            name: ids.get(history_topic(self.deployment.topic_of(unit.source), unit.source), "")
+            for name, unit in units.items()
+        }
+        decisions.refuse_history_of_kept(
+            begun,
+            {n: t for n, t in history_of.items() if n in current.starts and n not in rebuilt},
+        )
         kept_topics = {
             topic
             for name, topic in of_topic.items()
@@ -113,7 +122,8 @@ class Deploy(Operation[StoreMetadata]):
         committed = committed.join(resumed)
         starts = {
             name: decisions.start_offsets(
-                committed.join(self.since), ids.get(self.deployment.topic_of(units[name].source))
+                committed.join(self.since),
+                {of_topic[name], history_of[name]} if of_topic[name] else None,
             )
             for name in sorted((set(units) - set(current.starts)) | rebuilt)
         }

@@ -505,19 +505,36 @@ def check_forgotten(
 
 
 # ------------------------------------------------------------------ deployment and store
-def start_offsets(committed: OffsetVector, topic_id: str | None) -> OffsetVector:
-    """The start of a new unit: at the committed offsets of its source's topic, and of no other,
-    since no archive of its source will ever contain another's events. topic_id: None where no topic
-    has a name yet."""
-    if topic_id is None:
+def start_offsets(committed: OffsetVector, topic_ids: Container[str] | None) -> OffsetVector:
+    """The start of a new unit: at the committed offsets of its source's topic and history, and of
+    no other, since no archive of its source will ever contain another's events. topic_ids: None
+    where no topic has a name yet."""
+    if topic_ids is None:
         return committed
     return OffsetVector(
         {
             topic_partition: offset
             for topic_partition, offset in committed.offsets.items()
-            if topic_partition[0] == topic_id
+            if topic_partition[0] in topic_ids
         }
     )
+
+
+def refuse_history_of_kept(begun: OffsetVector, histories: Mapping[str, str]) -> None:
+    """A history begins for units that are built with it, and for no other: one that goes on would
+    claim events that it lacks.
+
+    begun: committed offsets that begin; histories: unit that goes on -> topic id of its source's
+    history. Raises GapRefused.
+    """
+    for unit, topic_id in histories.items():
+        if any(topic == topic_id for topic, _ in begun):
+            raise GapRefused(
+                f"unit {unit} would claim a history that it was not built with",
+                where=f"topic {topic_id}",
+                expected="all units of the source to be built again",
+                next_step="take the history in by slicewise import-history",
+            )
 
 
 def build_of(metadata: StoreMetadata, unit: str) -> Build:

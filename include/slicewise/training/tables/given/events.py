@@ -9,7 +9,8 @@ of another type than the schema's is the caller's mistake and an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
@@ -33,7 +34,9 @@ _TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _OFFSETS = {"partition": pa.int32(), "offset": pa.int64()}
 
 
-def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, int]]:
+def typed_events(
+    source: Source, given: object, *, of_log: bool = False
+) -> tuple[pa.Table, Mapping[str, int]]:
     """Typed events in log order with `event_time`, `kafka_time`, `topic_id`, `partition`, `offset`;
     and refusals.
 
@@ -42,7 +45,37 @@ def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, 
     event time; needed where that is the Kafka record's). Dates may be text. Instants may be aware
     datetimes, RFC 3339 text or integers in the source's form.
     """
-    table = as_table(given, "events")
+    judged = judged_events(source, as_table(given, "events"), of_log=of_log)
+    _refuse_repeated(judged.rows)
+    refused: dict[str, int] = {}
+    for reason in judged.reasons:
+        if reason is not None:
+            refused[reason] = refused.get(reason, 0) + 1
+    order = {reason: n for n, reason in enumerate(judged.possible)}
+    counts = dict(sorted(refused.items(), key=lambda item: order[item[0]]))
+    return judged.rows.filter(judged.good), counts
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Rows of a caller, typed, in their order.
+
+    reasons: of each row the first reason for which it is bad; None: it is good. possible: all
+    reasons that there are, in the order in which they are looked at.
+    """
+
+    rows: pa.Table
+    reasons: Sequence[str | None]
+    possible: Sequence[str]
+
+    @property
+    def good(self) -> pa.Array:
+        return pa.array([reason is None for reason in self.reasons], pa.bool_())
+
+
+def judged_events(source: Source, table: pa.Table, *, of_log: bool = False) -> Judged:
+    """Typed rows, and which of them are bad. of_log: they are records of the topic, and none of
+    them is of the source's history."""
     _refuse_unknown(source, table)
     wire = dict(source.wire)
     columns: dict[str, pa.Array] = {}
@@ -63,17 +96,13 @@ def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, 
     else:
         event_time = columns[time].cast(pa.int64()).fill_null(0).to_numpy()
         kafka_time = _kafka_time(table, event_time)
+    until = source.history_until_us if of_log else None
     reasons = missing | {
         **outside,
+        "in_history": event_time < (until or 0),
         "too_late": event_time < kafka_time - source.max_lateness_us,
         "too_far_ahead": event_time > kafka_time + source.max_ahead_us,
     }
-    kept = np.ones(table.num_rows, np.bool_)
-    refused: dict[str, int] = {}
-    for reason, rows in reasons.items():  # the first reason that holds is the record's
-        if (kept & rows).any():
-            refused[reason] = int((kept & rows).sum())
-        kept &= ~rows
     identity = {
         "event_time": pa.array(event_time),
         "kafka_time": pa.array(kafka_time),
@@ -81,9 +110,13 @@ def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, 
         "partition": _offsets(table, "partition", np.zeros(table.num_rows, np.int64)),
         "offset": _offsets(table, "offset", np.arange(table.num_rows, dtype=np.int64)),
     }
-    typed = pa.table({**columns, **identity})
-    _refuse_repeated(typed)
-    return typed.filter(pa.array(kept)), refused
+    first: list[str | None] = [None] * table.num_rows
+    kept = np.ones(table.num_rows, np.bool_)
+    for reason, rows in reasons.items():  # the first reason that holds is the record's
+        for row in np.flatnonzero(kept & rows):
+            first[row] = reason
+        kept &= ~rows
+    return Judged(pa.table({**columns, **identity}), first, tuple(reasons))
 
 
 def _refuse_unknown(source: Source, table: pa.Table) -> None:

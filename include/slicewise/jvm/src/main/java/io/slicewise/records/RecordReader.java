@@ -22,6 +22,7 @@ public final class RecordReader implements Serializable {
   private final int maxBytes;
   private final long maxLatenessUs;
   private final long maxAheadUs;
+  private final long historyUntilUs;
   private final int timestamp;
   private final int[] required;
   private final Field[] fields;
@@ -41,7 +42,8 @@ public final class RecordReader implements Serializable {
       long maxLatenessUs,
       long maxAheadUs,
       int maxBytes) {
-    this("json", null, fields, null, required, timestamp, maxLatenessUs, maxAheadUs, maxBytes);
+    this(
+        "json", null, fields, null, required, timestamp, maxLatenessUs, maxAheadUs, 0L, maxBytes);
   }
 
   /**
@@ -49,6 +51,8 @@ public final class RecordReader implements Serializable {
    * @param registry the URL of the schema registry; null for JSON
    * @param paths of each field the names of members from the record down; null: its own name each
    * @param timestamp null for the time of the Kafka record
+   * @param historyUntilUs events before it come from a table, and no record of one is good; 0: none
+   *     does
    */
   public RecordReader(
       String format,
@@ -59,6 +63,7 @@ public final class RecordReader implements Serializable {
       String timestamp,
       long maxLatenessUs,
       long maxAheadUs,
+      long historyUntilUs,
       int maxBytes) {
     this.fields = fields.toArray(new Field[0]);
     List<String> names = fields.stream().map(field -> field.name).toList();
@@ -71,6 +76,7 @@ public final class RecordReader implements Serializable {
     this.required = required.stream().mapToInt(names::indexOf).toArray();
     this.maxLatenessUs = maxLatenessUs;
     this.maxAheadUs = maxAheadUs;
+    this.historyUntilUs = historyUntilUs;
     this.maxBytes = maxBytes;
   }
 
@@ -90,6 +96,7 @@ public final class RecordReader implements Serializable {
         given.get("timestamp").textValue(),
         given.get("max_lateness_us").asLong(),
         given.get("max_ahead_us").asLong(),
+        given.path("history_until_us").asLong(0L),
         given.get("max_bytes").asInt());
   }
 
@@ -136,9 +143,15 @@ public final class RecordReader implements Serializable {
       }
     }
     if (timestamp == OF_KAFKA) {
-      return Instants.isTime(kafkaTimeUs) ? null : "bad_time:kafka";
+      if (!Instants.isTime(kafkaTimeUs)) {
+        return "bad_time:kafka";
+      }
+      return kafkaTimeUs < historyUntilUs ? "in_history" : null;
     }
     long eventTime = (Long) read[timestamp];
+    if (eventTime < historyUntilUs) {
+      return "in_history";
+    }
     if (eventTime < kafkaTimeUs - maxLatenessUs) {
       return "too_late";
     }
