@@ -15,6 +15,7 @@ from slicewise.aggregates.combinators.histograms import Histogram
 from slicewise.aggregates.contract import Aggregate, Invertible
 from slicewise.aggregates.custom import Ordered, Own
 from slicewise.aggregates.custom.functions import source_of
+from slicewise.aggregates.definition import SEMANTIC
 from slicewise.aggregates.exact import (
     BoolAnd,
     BoolOr,
@@ -41,7 +42,7 @@ from slicewise.aggregates.operations import OVERFLOW, Ends, Failed, Finished
 from slicewise.aggregates.ordering.extremes import Max, Min
 from slicewise.aggregates.ordering.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.ordering.ranked import ArgMax, ArgMin, BottomK, TopK
-from slicewise.aggregates.registry import REGISTRY, from_spec
+from slicewise.aggregates.registry import REGISTRY, Behind, from_spec
 from slicewise.aggregates.sketches import (
     Bloom,
     BloomFill,
@@ -455,7 +456,9 @@ __all__ = [
     "IDENTITY",
     "OVERFLOW",
     "REGISTRY",
+    "SEMANTIC",
     "Aggregate",
+    "Behind",
     "Columns",
     "Ends",
     "Event",

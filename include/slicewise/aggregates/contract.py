@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from slicewise.aggregates.definition import SEMANTIC
 from slicewise.aggregates.kernel.kinds import named as named_kind
 from slicewise.aggregates.operations import ByColumn, ByRow, Deducts
 from slicewise.aggregates.stored_form import StoredForm
@@ -28,7 +29,16 @@ class Aggregate(StoredForm, ByColumn, ByRow):
     primitives.
     """
 
+    earlier: ClassVar[Mapping[int, type[Aggregate]]] = {}
+    """Semantic version -> the class that stored by it, kept so that what is deployed is read, and
+    written, as it was until it is migrated (docs/adr/0121). Such a class is not registered."""
+
     # ---------------------------------------------------------------- optional
+    def spec(self) -> dict[str, Any]:
+        """Spec as of `Definition.spec`, with the semantic version from the second on."""
+        version = self.semantic_version
+        return super().spec() if version == 1 else {**super().spec(), SEMANTIC: version}
+
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> Aggregate:
         """The unbound aggregate of a spec's parameters.

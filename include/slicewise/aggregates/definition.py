@@ -11,6 +11,9 @@ import pyarrow as pa
 
 from slicewise.errors import DefinitionError
 
+SEMANTIC = "semantic"
+"""Key of a spec: the semantic version that it is stored by, from the second on."""
+
 
 @dataclass(frozen=True)
 class Definition(ABC):
@@ -72,7 +75,10 @@ class Definition(ABC):
     def describe(self) -> str:
         """The call as a user would write it, for messages. Optional; by default kind and
         parameters."""
-        given = (f"{k}={v!r}" for k, v in self.spec().items() if k != "kind" and v is not None)
+        left_out = ("kind", SEMANTIC)
+        given = (
+            f"{k}={v!r}" for k, v in self.spec().items() if k not in left_out and v is not None
+        )
         return f"{self.kind}({', '.join(given)})"
 
     # ---------------------------------------------------------------- derived

@@ -90,7 +90,11 @@ def committed(count: int, unit: StorageUnit | None = None) -> pa.Table:
 
 
 def published(
-    table: pa.Table, silent: frozenset[int], batch_rows: int, monkeypatch: pytest.MonkeyPatch
+    table: pa.Table,
+    silent: frozenset[int],
+    batch_rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float = 1.0,
 ) -> tuple[Outcomes, MemoryServer, int]:
     """The store after a task published these rows under archive version 1."""
     unit = unit_of()
@@ -104,7 +108,7 @@ def published(
     where = StoreRef("redis://nowhere", store.server_run, store.store_id, {})
     hours = {int(hour): (1, offsets) for hour in np.unique(table["hour"].to_numpy())}
     ref = UnitRef(DEPLOYMENT.to_json(), unit.storage_fingerprint)
-    task = PublishHours(ref, where, hours, silent)
+    task = PublishHours(ref, where, hours, silent, share)
     outcomes: list[dict[str, Any]] = [
         json.loads(text)
         for batch in task(iter(table.to_batches(batch_rows)))
@@ -113,13 +117,18 @@ def published(
     return outcomes_of(outcomes), server, store.store_id
 
 
-@pytest.mark.parametrize(("part_rows", "batch_rows"), [(1, 7), (40, 1_000), (10_000, 1)])
+@pytest.mark.parametrize(
+    ("part_rows", "batch_rows", "share"),
+    [(1, 7, 1.0), (40, 1_000, 1.0), (10_000, 1, 1.0), (40, 1_000, 0.9)],
+)
 def test_each_day_has_its_hours_and_their_total_however_rows_are_cut(
-    part_rows: int, batch_rows: int, monkeypatch: pytest.MonkeyPatch
+    part_rows: int, batch_rows: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A build that is slowed, and rests after each part, publishes the same."""
     monkeypatch.setattr(publish_hours, "PART_ROWS", part_rows)
+    monkeypatch.setattr(publish_hours, "SLOWED_ROWS", part_rows)
     unit, table = unit_of(), committed(600)
-    outcomes, server, store_id = published(table, frozenset(), batch_rows, monkeypatch)
+    outcomes, server, store_id = published(table, frozenset(), batch_rows, monkeypatch, share)
     events = table["events"].to_numpy()
     hours = table["hour"].to_numpy()
     for hour, outcome in outcomes.hours.items():
@@ -211,13 +220,10 @@ def test_hours_of_one_archive_version_with_two_offset_vectors_are_refused(
     assert not any(b":day:" in key for key in server.hashes)
 
 
-def test_parts_are_of_whole_entities_and_in_the_order_of_slices(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(publish_hours, "PART_ROWS", 10)
+def test_parts_are_of_whole_entities_and_in_the_order_of_slices() -> None:
     chance = np.random.default_rng(SEED)
     codes, numbers = chance.integers(0, 9, 100), chance.permutation(100)
-    parts = [*parts_of(codes, numbers)]
+    parts = [*parts_of(codes, numbers, 10)]
     assert sorted(np.concatenate(parts).tolist()) == list(range(100))
     seen: set[int] = set()
     for part in parts:

@@ -18,6 +18,7 @@ docs/guides/schemas.md says more.
 
   slicewise apply                 plan, deploy, wait
   slicewise apply --no-wait       deploy, and let Airflow build the history
+  slicewise apply --no-wait --here    leave the stream as it is, and build without Airflow
   slicewise apply --remove --json also stop serving views that the project no longer has
 
   slicewise plan && slicewise apply        a schema that changed: what it costs, and then from where it holds
@@ -45,6 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the outcome for programs")
     parser.add_argument(
         "--no-wait", action="store_true", help="do not wait for the history of new views"
+    )
+    parser.add_argument(
+        "--here",
+        action="store_true",
+        help="build the history by a process of this one's, where Airflow does not answer",
     )
     parser.add_argument(
         "--by", default="", metavar="NAME", help="who deploys, for slicewise history (default: you)"
@@ -150,6 +156,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 shown,
                 wait=not arguments.no_wait,
                 command="slicewise apply",
+                here=arguments.here,
             )
     if arguments.json:
         schemas = {
@@ -157,9 +164,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             for source in whole.sources
             if source.earlier
         }
-        outcome = _outcome(
-            planned, wanted, metadata.deployment_version, waited=not arguments.no_wait
-        )
+        waited = arguments.here or not arguments.no_wait
+        outcome = _outcome(planned, wanted, metadata.deployment_version, waited=waited)
         print(json.dumps(outcome | {"schemas": schemas}))
     else:
         _example(settings, own, wanted)

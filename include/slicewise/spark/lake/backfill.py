@@ -12,8 +12,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 
+from slicewise.features import own
 from slicewise.features.plan.unit import ListUnit, StorageUnit
+from slicewise.lifecycle.pacing import shares
 from slicewise.spark.lake.context import Context
+from slicewise.spark.lake.pace import Pace, look_of
 from slicewise.spark.lake.report import Report
 from slicewise.spark.lake.totals import filling_of
 from slicewise.spark.lake.unit_build import ListBuild, UnitBuild, put_phase
@@ -33,18 +36,27 @@ def backfill(context: Context, view: str | None) -> Report:
     units.sort(key=lambda unit: (unit.lifetime, unit.retention_us))
     for before, unit in pairwise(units):
         put_phase(context, [unit], f"its turn comes after view {before.view}")
-    with _computing() as executor:
-        builds = _begun(context, units, report, executor)
+    with _paced(context) as pace, _computing() as executor:
+        builds = _begun(context, units, report, executor, pace)
         while pending := [build for build in builds if build.result is None]:
             # the first that has rows to write: Spark computes those of the others meanwhile
             next((build for build in pending if not build.waits), pending[0]).go_on()
     built = [build.result for build in builds if build.result is not None]
-    report.more = {"units": built, "ready": all(unit["ready"] for unit in built)}
+    paced = {
+        "bound_ms": pace.bound_ms,
+        "slowest": pace.slowest,
+        "rested_s": round(pace.rested_s, 1),
+    }
+    report.more = {"units": built, "ready": all(unit["ready"] for unit in built), "pace": paced}
     return report
 
 
 def _begun(
-    context: Context, units: Sequence[StorageUnit], report: Report, executor: Executor
+    context: Context,
+    units: Sequence[StorageUnit],
+    report: Report,
+    executor: Executor,
+    pace: Pace,
 ) -> list[UnitBuild | ListBuild]:
     """The builds of these units, in their order."""
     events: dict[str, Mapping[int, int]] = {}
@@ -59,7 +71,8 @@ def _begun(
             snapshot_id = context.archives[unit.source].snapshot_id
             events[unit.source] = {} if log is None else records_by_hour(log, snapshot_id)
         filling = filling_of(context, unit)
-        builds.append(UnitBuild(context, unit, report, filling, events[unit.source], executor))
+        of_source = events[unit.source]
+        builds.append(UnitBuild(context, unit, report, filling, of_source, executor, pace))
     return builds
 
 
@@ -71,3 +84,19 @@ def _computing() -> Iterator[Executor]:
         yield executor
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _paced(context: Context) -> Iterator[Pace]:
+    """The pace of a build beside views that answer. Where none does, everybody waits for the build
+    alone, and it is not slowed."""
+    ready = context.metadata.ready
+    declared = [unit for unit in context.deployment.units if unit.project != own.PROJECT]
+    answers = any(unit.storage_fingerprint in ready for unit in declared)
+    bound_ms = context.settings.build_freshness_ms if answers else 0
+    if not bound_ms:
+        yield Pace(0, lambda: shares.UNMEASURED)
+        return
+    redis_url = context.settings.redis_url
+    with Pace(bound_ms, lambda: look_of(redis_url)).looking() as pace:
+        yield pace

@@ -271,13 +271,14 @@ class UnitRun:
         holds: Mapping[int, int],
         kept_from: int,
         why: Mapping[int, str],
+        share: float = 1.0,
     ) -> Outcomes:
         """Publishes hours as the table's snapshot has them. named: archive version and offset
         vector under which each goes in; holds: archive version of what stands, which the store
-        holds once nothing is left over."""
+        holds once nothing is left over; share: of their time that tasks write."""
         self.register(named)
         silent = frozenset(hour for hour in named if hour < kept_from)
-        outcomes = self.table.publish(named, silent)
+        outcomes = self.table.publish(named, silent, share)
         for hour, header in named.items():
             outcome = outcomes.hours.get(hour)
             if outcome is None or not outcome.entities["left_over"]:

@@ -208,15 +208,18 @@ class UnitTable:
             return parts.coalesce(1), combine
         return parts.repartition(tasks, "hour", *within_hour), combine
 
-    def publish(self, hours: Mapping[int, Header], silent: frozenset[int]) -> Outcomes:
-        """Moves committed hours into the online store; those of `silent` are only counted."""
+    def publish(
+        self, hours: Mapping[int, Header], silent: frozenset[int], share: float = 1.0
+    ) -> Outcomes:
+        """Moves committed hours into the online store; those of `silent` are only counted. share:
+        of their time that its tasks write."""
         snapshot = self.table.current_snapshot()
         if snapshot is None or not hours:
             return Outcomes()
         plan = {
             hour: (header.archive_version, header.offset_vector) for hour, header in hours.items()
         }
-        publish = PublishHours(self.ref, self.store, plan, silent)
+        publish = PublishHours(self.ref, self.store, plan, silent, share)
         if (batches := self._in_driver(list(hours), snapshot.snapshot_id)) is not None:
             return outcomes_of(self._outcomes(publish, batches))
         rows = self._rows(list(hours), snapshot.snapshot_id)

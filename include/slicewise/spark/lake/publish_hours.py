@@ -4,6 +4,7 @@ time."""
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from slicewise import codec
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.errors import DataLoss, SlicewiseError
 from slicewise.features.plan.unit import StorageUnit
+from slicewise.lifecycle.pacing.shares import pause_s
 from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.partials import Ints, RowShape, UnitRef, whole
 from slicewise.spark.microbatch.apply import connection, drop, opened
@@ -34,6 +36,8 @@ from slicewise.windows.durations import HOUR_US
 MINUTE_US = 60_000_000
 PART_ROWS, THREADS = 50_000, 2
 """Rows that a task encodes and publishes together, and how many such parts at a time."""
+SLOWED_ROWS = 5_000
+"""Rows of a part where the build is slowed: one at a time, with a rest after each."""
 CHANGE_BYTES = 1 << 20
 """Bytes of hours that fill a change: while a script copies them, other clients of the store wait a
 few milliseconds. What is wider goes in some hours at a time, and is totalled afterwards."""
@@ -75,13 +79,14 @@ class PublishHours:
     """Rows of compacted hours, all those of an entity in one task -> outcomes as JSON. mapInArrow.
 
     hours: hour -> (archive version, offset vector) of its header; those of `silent` are counted and
-    not published.
+    not published. share: of its time that a task writes; it rests for the others.
     """
 
     ref: UnitRef
     store: StoreRef
     hours: Mapping[int, tuple[int, OffsetVector]]
     silent: frozenset[int] = frozenset()
+    share: float = 1.0
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         frames = [batch for batch in batches if batch.num_rows]
@@ -90,17 +95,23 @@ class PublishHours:
         unit = self.ref.unit
         table = pa.Table.from_batches(frames).combine_chunks()
         codes = entity_codes(table, RowShape(unit).entity)
+        slowed = self.share < 1.0
 
         def publish(rows: Ints) -> list[dict[str, Any]]:
+            begun = time.monotonic()
             part = HourRows(unit, table.take(pa.array(rows)).combine_chunks(), codes[rows])
             with closing(self.store.open()) as store:
-                return self._published(store, part)
+                published = self._published(store, part)
+            if slowed:
+                time.sleep(pause_s(time.monotonic() - begun, self.share))
+            return published
 
         # while one part waits for the store, the other is made ready; what a part tells is added
         # as it comes: it names every slice that the part has a row of
         sums = _Sums()
-        with ThreadPoolExecutor(THREADS) as pool:
-            for part in pool.map(publish, parts_of(codes, table["slice"].to_numpy())):
+        most = SLOWED_ROWS if slowed else PART_ROWS
+        with ThreadPoolExecutor(1 if slowed else THREADS) as pool:
+            for part in pool.map(publish, parts_of(codes, table["slice"].to_numpy(), most)):
                 sums.add(part)
         texts = pa.array([json.dumps(one) for one in sums.outcomes()], pa.string())
         yield pa.RecordBatch.from_arrays([texts], schema=OUTCOME)
@@ -268,13 +279,13 @@ def entity_codes(table: pa.Table, entity: Sequence[str]) -> Ints:
     return codes
 
 
-def parts_of(codes: Ints, numbers: Ints) -> Iterator[Ints]:
+def parts_of(codes: Ints, numbers: Ints, most: int) -> Iterator[Ints]:
     """Rows in the order of (entity, slice), some at a time, those of an entity together."""
     order = np.lexsort((numbers, codes))
     ends = [*_changes(codes[order])[1:].tolist(), len(order)]
     begin = 0
     for end in ends:
-        if end - begin >= PART_ROWS or end == len(order):
+        if end - begin >= most or end == len(order):
             yield order[begin:end]
             begin = end
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from slicewise.spark.lake.compact_run import UnitRun, total_of
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.list_fill import fill
+from slicewise.spark.lake.pace import Pace
 from slicewise.spark.lake.report import Report
 from slicewise.spark.lake.totals import first_totals
 from slicewise.spark.runtime.log import event, warning
@@ -35,6 +36,8 @@ from slicewise.windows.durations import HOUR_US
 TOGETHER = 48
 """Hours of one part, after which progress is told: whole days."""
 _ATTEMPTS = 4
+_PATIENCE_S = 5.0
+"""Seconds of waiting for Spark, after which the reason of a slowed build is looked at."""
 Headers = dict[int, Header]
 Fills = dict[int, Fill]
 
@@ -64,6 +67,7 @@ class UnitBuild:
     events: Mapping[int, int]
     """Hour -> about how many events it has."""
     executor: Executor
+    pace: Pace
     table: UnitTable = field(init=False)
     _parts: deque[Part] = field(init=False)
     _hours: list[int] = field(init=False)
@@ -110,7 +114,7 @@ class UnitBuild:
         if not self._done_hours:
             self.context.store.run(MarkBuilding(self.unit, 0, len(self._hours)))
         if self._parts:
-            self._publish(self._parts.popleft())
+            self._publish(self._next_part())
         if not self._parts:
             self._end()
         self._took_s += time.monotonic() - begun
@@ -119,11 +123,35 @@ class UnitBuild:
 
     def _compute(self, table: UnitTable, hours: Sequence[int]) -> tuple[Headers, Fills]:
         """Computes and commits the rows of these hours, in the executor's thread."""
-        begun = time.monotonic()
-        try:
-            return write_rows(table, self.filling, hours, self.events)
-        finally:
-            self._computed_s += time.monotonic() - begun
+        headers: Headers = {}
+        fills: Fills = {}
+        left = list(hours)
+        while left:
+            some, left = self._some(left)
+            begun = time.monotonic()
+            try:
+                headers, filled = write_rows(table, self.filling, some, self.events)
+            finally:
+                took_s = time.monotonic() - begun
+                self._computed_s += took_s
+            fills |= filled
+            self.pace.rest(took_s)
+        return headers, fills
+
+    def _some(self, hours: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Hours that go together at the pace of now, and those that follow: a day where it is
+        slowed."""
+        if not self.pace.slowed:
+            return list(hours), []
+        first = next(of_whole_days(hours, HOURS_PER_DAY))
+        return first, list(hours[len(first) :])
+
+    def _next_part(self) -> Part:
+        part = self._parts.popleft()
+        some, left = self._some(part.hours)
+        if left:
+            self._parts.appendleft(part._replace(hours=left))
+        return part._replace(hours=some)
 
     def _lacking(self, headers: Headers, now_hour: int) -> set[int]:
         """Hours whose rows are to be computed, and all of a day that is over and has such: a day's
@@ -138,10 +166,8 @@ class UnitBuild:
         last_hour = self._done_hours + len(part.hours)
         some_hours = f"hours {self._done_hours + 1} to {last_hour} of {len(self._hours)}"
         if part.computed is not None:
-            if part.waits:
-                put_phase(context, [self.unit], f"Spark computes {some_hours}")
-            part.computed.result()
-        put_phase(context, [self.unit], f"{some_hours} are written to the store")
+            self._await(part.computed, f"Spark computes {some_hours}")
+        self._put(f"{some_hours} are written to the store")
         # as they stand now: another run may have compacted some meanwhile
         headers, fills = write_rows(table, filling, part.hours, self.events)
         entities = self.report.entities
@@ -160,12 +186,27 @@ class UnitBuild:
             {hour: headers[hour].archive_version for hour in todo},
             kept_from,
             dict.fromkeys(todo, "backfill"),
+            self.pace.share,
         )
         self._totals |= outcomes.whole_days(headers)
         self._left += self.report.left_over - before
         self._entities += self.report.entities - entities
         self._done_hours = last_hour
         context.store.run(MarkBuilding(self.unit, last_hour, len(self._hours)))
+
+    def _await(self, computed: Future[tuple[Headers, Fills]], text: str) -> None:
+        """Waits for rows, and writes so as often as the reason of a slowed build changes."""
+        stated: str | None = None
+        while not computed.done():
+            if stated != self.pace.reason:
+                stated = self.pace.reason
+                self._put(text)
+            wait([computed], _PATIENCE_S)
+        computed.result()
+
+    def _put(self, text: str) -> None:
+        why = self.pace.reason
+        put_phase(self.context, [self.unit], f"{text}; {why}" if why else text)
 
     def _end(self) -> None:
         """Totals, and the unit is ready where nothing was left over."""

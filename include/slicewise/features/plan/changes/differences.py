@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from slicewise.aggregates import Behind
 from slicewise.features.plan.build import storage_payload
 from slicewise.features.plan.fingerprint import canonical_json
 from slicewise.features.plan.unit import ListUnit, PlannedFeature, SliceUnit, Source, StorageUnit
@@ -134,6 +135,12 @@ def _aggregates(now: StorageUnit, then: StorageUnit) -> Iterator[str]:
             # else it reads a column that changed, which is told of the column
             if now_text != then_text:
                 yield f"the aggregate of {column} is {now_text}, was {then_text}"
+            elif old := Behind.of(was.aggregate.spec()):
+                versions = ", ".join(
+                    f"semantic version {one.stored} of {one.kind}, this code has {one.now}"
+                    for one in old
+                )
+                yield f"{column} is stored by {versions}; a version is needed"
     for key in sorted({*stored} - {*stored_then} - reported):
         yield f"partial added: {stored[key]}{_used(now, key)}"
     for key in sorted({*stored_then} - {*stored} - reported):

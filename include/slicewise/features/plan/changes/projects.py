@@ -17,6 +17,8 @@ from slicewise.features import own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.declare.project import Project
 from slicewise.features.naming import at_version, base_of
+from slicewise.features.plan.changes.migrating import Migration as Migration
+from slicewise.features.plan.changes.migrating import migrations as migrations
 from slicewise.features.plan.changes.moving import promoted as promoted
 from slicewise.features.plan.changes.moving import retired as retired
 from slicewise.features.plan.changes.renaming import canonical

@@ -1,0 +1,92 @@
+"""A build's pace is looked up by a thread of its own; whoever works rests after each piece.
+
+docs/adr/0132. The decision is `lifecycle.pacing`'s; here stand the look and the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from slicewise.errors import BadRequest, SlicewiseError
+from slicewise.lifecycle.health.overview import freshness_of, probes_of
+from slicewise.lifecycle.pacing import shares
+from slicewise.lifecycle.pacing.shares import Freshness
+from slicewise.spark.runtime.log import event, warning
+from slicewise.stores.online.redis.status import read_status
+
+
+@dataclass
+class Pace:
+    """Pace of a build. look: gives the lateness of live events now; bound_ms: 0 for none."""
+
+    bound_ms: int
+    look: Callable[[], Freshness]
+    share: float = 1.0
+    """Share of its time at which the build works."""
+    slowest: float = 1.0
+    rested_s: float = 0.0
+    _seen: Freshness = shares.UNMEASURED
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def slowed(self) -> bool:
+        return self.share < 1.0
+
+    @property
+    def reason(self) -> str:
+        """Text of why it is slow; empty where it is not."""
+        return shares.reason(self._seen, self.share, self.bound_ms)
+
+    def step(self) -> None:
+        """Looks once, and decides."""
+        was, self._seen = self.share, self.look()
+        self.share = shares.next_share(was, self._seen.late_ms, self.bound_ms)
+        self.slowest = min(self.slowest, self.share)
+        if (was < 1.0) != self.slowed:
+            event("build_paced", share=round(self.share, 3), late_ms=self._seen.late_ms)
+
+    def rest(self, took_s: float) -> None:
+        """Rests after a piece of work that took so many seconds."""
+        pause_s = shares.pause_s(took_s, self.share)
+        if pause_s > 0:
+            self.rested_s += pause_s
+            self._over.wait(pause_s)
+
+    @contextmanager
+    def looking(self) -> Iterator[Pace]:
+        """Looks every few seconds meanwhile; not at all without a bound."""
+        if not self.bound_ms:
+            yield self
+            return
+        thread = threading.Thread(target=self._run, name="pace", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.step()
+            except SlicewiseError as error:  # what works meets it too, and says it
+                warning("build_not_paced", error=error.what)
+            self._over.wait(shares.LOOK_S)
+
+
+def look_of(redis_url: str) -> Freshness:
+    """The lateness of live events, by what lanes and probes wrote into the store last."""
+    status = read_status(redis_url, ())
+    lanes = shares.freshness(freshness_of(status), status.now_us)
+    try:
+        probes = probes_of(status)
+    except BadRequest:  # of another version: the lanes measure
+        probes = None
+    if probes is None or not shares.at_work(probes.state, probes.heartbeat_us, status.now_us):
+        return lanes
+    of_probes = Freshness(max(probes.waiting_ms, probes.minute_p99_ms or 0.0), "the probes")
+    return shares.latest([lanes, of_probes])
