@@ -228,6 +228,10 @@ bench-ingest: setup ## a backlog from Kafka into the store, by entities, views a
 bench-rebuild: setup ## an emptied store built again, beside the replay from the log (options: BENCH="--users 100 --json file")
 	@$(PY) -m benchmarks.rebuild $(BENCH)
 
+.PHONY: bench-build
+bench-build: setup ## live freshness while a version is built: without a build, unthrottled, throttled (options: BENCH="--users 100 --json file")
+	@$(PY) -m benchmarks.build $(BENCH)
+
 .PHONY: bench-compaction
 bench-compaction: setup ## many hours compacted in one application, beside Spark's own groupBy (options: BENCH="--quick --json file")
 	@$(PY) -m benchmarks.compaction $(BENCH)
@@ -255,6 +259,10 @@ bench-kept: setup ## what three pieces of own code give beside the same without 
 .PHONY: bench-training
 bench-training: setup ## a training set of 1 to 10 million events beside DuckDB, by event time and by token (options: BENCH="--quick --json file")
 	@$(PY) -m benchmarks.training $(BENCH)
+
+.PHONY: show-backtest
+show-backtest: setup ## a model of flights' delays and a newer one, judged on what the first answered, in eleven minutes (options: BENCH="--quick --json file")
+	@$(PY) -m benchmarks.backtest $(BENCH)
 
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a leaderboard under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")

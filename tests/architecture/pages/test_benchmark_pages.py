@@ -118,10 +118,12 @@ def test_every_raw_run_is_named() -> None:
     assert written - named <= {
         ("benchmarks/aggregates.md", "make bench-reader"),
         ("benchmarks/aggregates.md", "make bench-levels"),
+        ("benchmarks/operation.md", "make bench-build"),
         ("benchmarks/operation.md", "make bench-surge"),
         ("benchmarks/operation.md", "make bench-kept"),
         ("benchmarks/operation.md", "make bench-request-log"),
         ("benchmarks/training.md", "make bench-training"),
+        ("benchmarks/backtest.md", "make show-backtest"),
     }
 
 
