@@ -10,7 +10,9 @@ import pytest
 
 from slicewise.errors import BadRequest, SettingsError
 from slicewise.models.declared import DeclaredModel, chosen, load_models
+from slicewise.models.versions.folder import ModelFolder
 from slicewise.settings import Settings
+from tests.unit.models.test_versions import published
 
 
 def settings(folder: Path, text: str | None) -> Settings:
@@ -67,3 +69,59 @@ def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, text: str | None) -> 
     with pytest.raises(SettingsError) as refused:
         load_models(settings(tmp_path, text))
     assert str(tmp_path) in str(refused.value.where)
+
+
+TRAINED = """
+[models.delay]
+features = "delay_risk"
+shadow = 0.5
+[models.delay.training]
+code = "train.py:fit"
+spine = "spine.csv"
+label = "late"
+"""
+
+
+def test_the_newest_version_answers_beside_the_live_one_and_the_live_one_beside_none(
+    tmp_path: Path,
+) -> None:
+    given, folder = settings(tmp_path, TRAINED), ModelFolder(tmp_path / "models", "delay")
+    assert given.models_folder == tmp_path / "models"
+
+    def shadows() -> dict[str, float]:
+        return {name: one.shadow for name, one in load_models(given).items() if one.version}
+
+    published(folder)
+    assert shadows() == {"delay@1": 0.5}, "no version is live: it is compared with others"
+    folder.promote(1, "ann", 1)
+    assert shadows() == {"delay": 0.0, "delay@1": 0.0}
+    published(folder)
+    published(folder)
+    assert shadows() == {"delay": 0.0, "delay@1": 0.0, "delay@2": 0.0, "delay@3": 0.5}
+    folder.promote(3, "ann", 2)
+    assert set(shadows().values()) == {0.0}
+    folder.promote(2, "ann", 3)
+    assert {name for name, share in shadows().items() if share} == {"delay@3"}
+    assert load_models(given)["delay"].version == "delay@2"
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (('code = "train.py:fit"', 'code = "train.py"'), "code"),
+        (('label = "late"', "label = 3"), "label"),
+        (('label = "late"', 'label = "late"\ndays = 0'), "days"),
+        (('label = "late"', 'label = "late"\nseed = -1'), "seed"),
+        (('label = "late"', 'label = "late"\nmatured = "soon"'), "matured"),
+        (('label = "late"', 'label = "late"\npromotion = "always"'), "promotion"),
+        (('label = "late"', 'label = "late"\nschedule = "now"'), "schedule"),
+        (('label = "late"', 'label = "late"\nrandom = 1'), "training"),
+        (("shadow = 0.5", "shadow = 1.5"), "shadow"),
+        (("shadow = 0.5", 'skops = "a.skops"'), "one of onnx"),
+    ],
+)
+def test_what_is_wrong_in_a_training_is_named(
+    tmp_path: Path, change: tuple[str, str], where: str
+) -> None:
+    with pytest.raises(SettingsError, match=where):
+        load_models(settings(tmp_path, TRAINED.replace(*change)))

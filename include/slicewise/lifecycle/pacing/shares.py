@@ -18,6 +18,9 @@ FLOOR = 0.1
 SLOWER, FASTER = 0.5, 1.25
 """Most by which a look lowers the share, and by how much one raises it."""
 MOST_PAUSE_S = 30.0
+BATCH_TIMES = 10.0
+"""Times the bound that events may be late which no real-time lane brings: each waits for its
+micro-batch, also where nothing is built."""
 OVERDUE_US, SILENT_US = 10_000_000, 60_000_000
 """Ages of a heartbeat from which its driver counts as late by them, and as not at work."""
 
@@ -29,14 +32,16 @@ class Freshness:
     late_ms: float | None = None
     by: str = ""
     """Name of what measured the latest: a source, or the probes."""
+    times: float = 1.0
+    """Times the bound that these events may be late."""
 
 
 UNMEASURED = Freshness()
 
 
 def freshness(lanes: Iterable[Status], now_us: int) -> Freshness:
-    """The latest of what lanes measure. lanes: the one that makes a source's events visible first
-    (`overview.freshness_of`), of each source."""
+    """The latest of what lanes measure, each beside what it may be. lanes: of each source the one
+    that makes its events visible first (`overview.freshness_of`)."""
     seen = [
         Freshness(
             max(
@@ -45,6 +50,7 @@ def freshness(lanes: Iterable[Status], now_us: int) -> Freshness:
                 _overdue_ms(lane.heartbeat_us, now_us),
             ),
             lane.source,
+            times_of(lane),
         )
         for lane in lanes
         if at_work(lane.state, lane.heartbeat_us, now_us)
@@ -52,10 +58,15 @@ def freshness(lanes: Iterable[Status], now_us: int) -> Freshness:
     return latest(seen)
 
 
+def times_of(lane: Status) -> float:
+    """Times the bound that a lane's events may be late."""
+    return BATCH_TIMES if lane.outcomes is None else 1.0
+
+
 def latest(seen: Iterable[Freshness]) -> Freshness:
-    """The latest of several measures."""
+    """The latest of several measures, each beside what it may be."""
     measured = [one for one in seen if one.late_ms is not None]
-    return max(measured, key=lambda one: one.late_ms or 0.0, default=UNMEASURED)
+    return max(measured, key=lambda one: (one.late_ms or 0.0) / one.times, default=UNMEASURED)
 
 
 def next_share(share: float, late_ms: float | None, bound_ms: float) -> float:
@@ -77,6 +88,7 @@ def reason(fresh: Freshness, share: float, bound_ms: float) -> str:
     """Text of why a build is slow; empty where it is not."""
     if share >= 1.0:
         return ""
+    bound_ms *= fresh.times
     late = (
         "live freshness recovers"
         if fresh.late_ms is None or fresh.late_ms <= bound_ms

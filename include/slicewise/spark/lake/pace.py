@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from slicewise.errors import BadRequest, SlicewiseError
+from slicewise.features import own
 from slicewise.lifecycle.health.overview import freshness_of, probes_of
 from slicewise.lifecycle.pacing import shares
 from slicewise.lifecycle.pacing.shares import Freshness
@@ -43,7 +44,7 @@ class Pace:
     def step(self) -> None:
         """Looks once, and decides."""
         was, self._seen = self.share, self.look()
-        self.share = shares.next_share(was, self._seen.late_ms, self.bound_ms)
+        self.share = shares.next_share(was, self._seen.late_ms, self.bound_ms * self._seen.times)
         self.slowest = min(self.slowest, self.share)
         if (was < 1.0) != self.slowed:
             event("build_paced", share=round(self.share, 3), late_ms=self._seen.late_ms)
@@ -81,12 +82,15 @@ class Pace:
 def look_of(redis_url: str) -> Freshness:
     """The lateness of live events, by what lanes and probes wrote into the store last."""
     status = read_status(redis_url, ())
-    lanes = shares.freshness(freshness_of(status), status.now_us)
+    first = freshness_of(status)
+    lanes = shares.freshness(first, status.now_us)
     try:
         probes = probes_of(status)
     except BadRequest:  # of another version: the lanes measure
         probes = None
     if probes is None or not shares.at_work(probes.state, probes.heartbeat_us, status.now_us):
         return lanes
-    of_probes = Freshness(max(probes.waiting_ms, probes.minute_p99_ms or 0.0), "the probes")
+    times = max((shares.times_of(lane) for lane in first if lane.source == own.SOURCE), default=1.0)
+    late_ms = max(probes.waiting_ms, probes.minute_p99_ms or 0.0)
+    of_probes = Freshness(late_ms, "the probes", times)
     return shares.latest([lanes, of_probes])

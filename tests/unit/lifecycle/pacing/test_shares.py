@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slicewise.lifecycle.pacing.shares import (
+    BATCH_TIMES,
     FLOOR,
     MOST_PAUSE_S,
     SILENT_US,
@@ -30,7 +33,8 @@ bounds = st.floats(1, 1e6)
 
 
 def lane(p99_ms: float | None, *, age_us: int = 0, **more: object) -> Status:
-    return Status("plays", "running", NOW - age_us, NOW - age_us, freshness_p99_ms=p99_ms, **more)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"freshness_p99_ms": p99_ms, "outcomes": {}, **more}
+    return Status("plays", "running", NOW - age_us, NOW - age_us, **given)
 
 
 @given(shares, lates, bounds)
@@ -82,9 +86,18 @@ def test_without_a_bound_or_a_measure_it_is_as_fast_as_it_can() -> None:
 
 
 def test_the_latest_source_counts() -> None:
-    other = Status("clicks", "running", NOW, NOW, freshness_p99_ms=700.0)
+    other = Status("clicks", "running", NOW, NOW, freshness_p99_ms=700.0, outcomes={})
     assert freshness([lane(9.0), other], NOW) == Freshness(700.0, "clicks")
     assert freshness([lane(None)], NOW) == Freshness(0.0, "plays")
+
+
+def test_events_that_wait_for_a_micro_batch_may_be_later() -> None:
+    batches = lane(4_000.0, outcomes=None)
+    fresh = freshness([batches, lane(700.0)], NOW)
+    assert fresh == Freshness(700.0, "plays"), "a lane of its own is nearer to its bound"
+    alone = freshness([batches], NOW)
+    assert alone == Freshness(4_000.0, "plays", BATCH_TIMES)
+    assert "10.0 s is the bound" in reason(replace(alone, late_ms=11_000.0), 0.5, 1_000.0)
 
 
 def test_events_that_wait_are_late_before_any_is_applied() -> None:

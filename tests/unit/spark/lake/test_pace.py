@@ -22,6 +22,12 @@ def test_it_slows_down_and_recovers_with_what_it_sees() -> None:
     assert pace.slowest == FLOOR
 
 
+def test_events_of_micro_batches_have_a_bound_of_their_own() -> None:
+    pace = Pace(1_000, lambda: Freshness(4_000.0, "plays", 10.0))
+    pace.step()
+    assert not pace.slowed
+
+
 def test_it_rests_where_it_is_slowed_alone() -> None:
     pace = Pace(1_000, lambda: UNMEASURED)
     pace.rest(3_600.0)
