@@ -266,11 +266,13 @@ def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on
     published: list[int] = []
     honest = UnitTable.publish
 
-    def dies(self: UnitTable, hours: Mapping[int, Header], silent: frozenset[int]) -> Any:
+    def dies(
+        self: UnitTable, hours: Mapping[int, Header], silent: frozenset[int], share: float
+    ) -> Any:
         if published:
             raise DataLoss("the job died here")
         published.extend(hours)
-        return honest(self, hours, silent)
+        return honest(self, hours, silent, share)
 
     monkeypatch.setattr(unit_build, "TOGETHER", 1)
     monkeypatch.setattr(UnitTable, "publish", dies)

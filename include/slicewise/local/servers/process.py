@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,7 +94,8 @@ def is_stopping(file: Path) -> bool:
 
 
 def _replace(file: Path, named: Mapping[str, object]) -> None:
-    part = file.with_suffix(".part")
+    # Several may replace it at once, each from a file of its own.
+    part = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}.part")
     part.write_text(json.dumps(named))
     part.replace(file)
 
