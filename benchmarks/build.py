@@ -141,7 +141,10 @@ def _phase(
     if bound_ms is not None:
         stack.given["SLICEWISE_BUILD_FRESHNESS_MS"] = str(bound_ms)
         project.change(least)
-        stack.cli("apply", "--no-wait")
+        # no Airflow runs here: the version is registered, and the job below builds it
+        registered = stack.cli("apply", "--no-wait", check=False).stdout
+        if "deployed: version" not in registered:
+            raise RuntimeError(f"not deployed: {registered}")
     seen: dict[str, Any] = {}
     spec = listening(
         stack.settings, f"b{least}-", Request(given.rate, given.seconds, WARM_UP_S, 20.0, True)
