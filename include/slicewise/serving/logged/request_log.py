@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 BUFFER = 20_000
 """Answers of entities that wait to be written; those of entities that are not sampled count too."""
-BROKER_BUFFER = 1_000
-"""Events that wait for the broker: what it says of them comes in one turn of the loop."""
+BROKER_BUFFER = 5_000
+"""Events that wait for the broker: where it refuses them all, it says so in one turn of the loop,
+which takes some 30 ms."""
+LINGER_MS = 1_000
+"""An event waits for others to go with: each batch takes the processor from whoever is answered."""
 PATIENCE_S = 30.0
 """An event that the broker has not taken for so long is lost."""
 TURN_S = 0.0004
@@ -63,6 +66,9 @@ class RequestLog:
         """Reason why no client could be made, as it was logged last."""
         self._timer: asyncio.TimerHandle | None = None
         self._writer: EventWriter | None = None
+        self._appended, self._refused, self._stood = 0, 0, 0
+        """Events that the broker's client was given, those of them that are lost, and those that
+        stand as far as was counted."""
         # of every process another: ids that nobody gave are different for ever
         self._prefix, self._numbered = os.urandom(6).hex(), 0
         self._lost_since = Counter[str]()
@@ -124,9 +130,11 @@ class RequestLog:
         """Writes some of the buffer, and comes again while there is more."""
         self._timer = None
         has_room = self._written(time.perf_counter() + TURN_S)
+        waiting = 0 if self._writer is None else self._writer.waiting
+        self._count(waiting)
         if self._entities and has_room:
             self._again(PAUSE_S)
-        elif self._entities or (self._writer is not None and self._writer.waiting):
+        elif self._entities or waiting:
             self._again(EVERY_S)
         else:
             self._report_lost()
@@ -159,13 +167,22 @@ class RequestLog:
         key = rule.key(answered.answer.results[position].entity)
         if not rule.takes(key):
             return True
-        return writer.append(rule.topic, key, record_of(answered, position), self._delivered)
+        if not writer.append(rule.topic, key, record_of(answered, position), self._failed):
+            return False
+        self._appended += 1
+        return True
 
-    def _delivered(self, error: str | None) -> None:
-        if error is None:
-            self._taken.inc()
-        else:
-            self._lose(1, "broker", error)
+    def _failed(self, error: str | None) -> None:
+        self._refused += 1
+        self._lose(1, "broker", error or "")
+
+    def _count(self, waiting: int) -> None:
+        """Counts what stands since the last time. waiting: events that the client still has, and
+        what else it has to say."""
+        stood = self._appended - self._refused - waiting
+        if stood > self._stood:
+            self._taken.inc(stood - self._stood)
+            self._stood = stood
 
     def _opened(self) -> EventWriter | None:
         """The broker's client; None where none can be made: then answers wait, and are lost when
@@ -174,7 +191,9 @@ class RequestLog:
             try:
                 from slicewise.stores.log.producer import EventWriter  # for those alone who log
 
-                self._writer = EventWriter(self._bootstrap, self._patience_s, BROKER_BUFFER)
+                self._writer = EventWriter(
+                    self._bootstrap, self._patience_s, BROKER_BUFFER, LINGER_MS, failures_only=True
+                )
             except Exception as error:  # noqa: BLE001
                 text = f"{type(error).__name__}: {error}"
                 if text != self._unopened:
@@ -212,8 +231,9 @@ class RequestLog:
             if self._writer is None:
                 break
             self._writer.close(0.1)
-        left = self._entities
+        waiting = 0
         if self._writer is not None:
-            left += self._writer.close(max(0.0, deadline - time.perf_counter()))
-        self._lose(left, "end")
+            waiting = self._writer.close(max(0.0, deadline - time.perf_counter()))
+            self._count(waiting)
+        self._lose(self._entities + waiting, "end")
         self._report_lost()

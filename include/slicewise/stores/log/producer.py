@@ -223,15 +223,24 @@ Delivered = Callable[[str | None], None]
 class EventWriter:
     """Appends keyed events to any topics, each once. Its callbacks run within `poll`."""
 
-    def __init__(self, bootstrap: str, patience_s: float, most: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        patience_s: float,
+        most: int,
+        linger_ms: int = 5,
+        failures_only: bool = False,
+    ) -> None:
         """patience_s: after which an event that the broker has not taken is given up. most: events
-        that wait for the broker."""
+        that wait for the broker. linger_ms: that an event waits for others to go with.
+        failures_only: nothing is called back for an event that stands."""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "partitioner": "murmur2_random",
-                "linger.ms": 5,
+                "linger.ms": linger_ms,
+                "delivery.report.only.error": failures_only,
                 "compression.type": "lz4",
                 "message.timeout.ms": int(patience_s * 1000),
                 "queue.buffering.max.messages": most,
