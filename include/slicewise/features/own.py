@@ -25,6 +25,11 @@ def history_id(source: str, until_us: int) -> str:
     return hashlib.sha256(f"slicewise history {source} {until_us}".encode()).hexdigest()[:32]
 
 
+def is_history_topic(name: str) -> bool:
+    """Tells whether no broker has this topic: it is the name of a source's history."""
+    return "/" in name
+
+
 def is_of_topic(name: str, topic: str) -> bool:
     """Tells whether this is the name of the topic, or of a history beside it."""
     return name == topic or name.startswith(f"{topic}/")

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from slicewise.errors import NotReady, ServerError, StoreUnavailable
+from slicewise.errors import DefinitionError, NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
 from slicewise.features.own import HISTORY_PARTITION, history_topic
 from slicewise.features.plan.deployment import Deployment, base_of
 from slicewise.features.plan.unit import Source
+from slicewise.features.schema.types import instant_text
 from slicewise.lifecycle.healing.record import PART, Healing
 from slicewise.local.registry import register as register
 from slicewise.log import warning
@@ -98,7 +99,9 @@ def deploy(
     deployment_version: the one that the plan was made under; DeploymentSuperseded when somebody
     deployed since. by, how: the person or program that deploys, and its command, for the history.
     """
-    before = store.run(ReadMetadata())
+    stored = current(store)
+    before = stored.metadata
+    _refuse_cuts(settings, deployment, stored.deployment)
     with KafkaLog(settings.kafka_bootstrap) as log:
         for source in deployment.sources:
             log.create(source.topic, 1 if source.name == own.SOURCE else settings.kafka_partitions)
@@ -122,6 +125,39 @@ def deploy(
     except StoreUnavailable as error:  # the deployment stands
         warning("deployment_not_recorded", reason=error.what)
     return metadata
+
+
+def _refuse_cuts(settings: Settings, new: Deployment, deployed: Deployment | None) -> None:
+    """Raise DefinitionError where a history would end after now, so that every record of its topic
+    were refused, or elsewhere than the one that the archive holds."""
+    before = {} if deployed is None else {source.name: source for source in deployed.sources}
+    for source in new.sources:
+        until_us = source.history_until_us
+        then = before.get(source.name)
+        if until_us == (None if then is None else then.history_until_us):
+            continue
+        if until_us is not None and until_us > time.time_ns() // 1000:
+            raise DefinitionError(
+                f"history_until {instant_text(until_us)} has not come yet: until then every record "
+                "of the topic would be refused",
+                where=f"source {source.name!r}",
+                expected="an instant from which on the topic has all events",
+                next_step="declare an instant that has passed",
+            )
+        from slicewise.stores.lake.catalog import open_catalog
+        from slicewise.stores.lake.imported.history import taken_in
+
+        stood = taken_in(open_catalog(settings), source.name)
+        if stood is not None and stood.until_us != until_us:
+            raise DefinitionError(
+                "the archive holds a history of the source until "
+                f"{instant_text(stood.until_us)}, and it is declared "
+                + ("without one" if until_us is None else f"until {instant_text(until_us)}"),
+                where=f"source {source.name!r}",
+                expected="the cut by which the table was taken in: what is archived stays",
+                next_step=f"declare history= and history_until={instant_text(stood.until_us)!r}, "
+                "or the source under a new name",
+            )
 
 
 def _moved_names(

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from slicewise.errors import DeploymentSuperseded, NotReady, SlicewiseError
+from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.log import event, warning
@@ -122,28 +124,44 @@ class Healer:
         self, store: OnlineStore, deployment: Deployment, metadata: StoreMetadata
     ) -> StoreMetadata:
         anew: set[str] = set()
-        resume_at = OffsetVector()
+        resume_at, first_of_all = OffsetVector(), OffsetVector()
+        topics = dict(metadata.topics)
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             for source in deployment.sources:
                 topic_id = metadata.topics.get(source.topic, "")
                 first = of_topic(log.earliest(source.topic), topic_id)
                 if metadata.committed.dominates(first):
                     continue
-                archived = of_topic(self.archived(source.name), topic_id)
+                archived = of_topic(self.archived(source.name).offset_vector, topic_id)
                 if archived.dominates(first):
                     resume_at = resume_at.join(archived)
-                    anew |= {
-                        unit.storage_fingerprint
-                        for unit in deployment.units
-                        if unit.source == source.name
-                    }
+                    anew |= _units_of(deployment, source)
+        for source in deployment.sources:
+            history = self._lost_history(source, metadata)
+            if history is not None:
+                topic_id, offsets = history
+                topics[own.history_topic(source.topic, source.name)] = topic_id
+                first_of_all = first_of_all.join(offsets)
+                anew |= _units_of(deployment, source)
         if not anew:
             return metadata
-        warning("committed_moved", units=len(anew), topic_partitions=len(resume_at.offsets))
+        moved = len(resume_at.offsets) + len(first_of_all.offsets)
+        warning("committed_moved", units=len(anew), topic_partitions=moved)
         renewal = Renewal(frozenset(anew), resume_at)
         return store.run(
-            Deploy(deployment, metadata.deployment_version, dict(metadata.topics), renewal=renewal)
+            Deploy(deployment, metadata.deployment_version, topics, first_of_all, renewal=renewal)
         )
+
+    def _lost_history(
+        self, source: Source, metadata: StoreMetadata
+    ) -> tuple[str, OffsetVector] | None:
+        """Topic id and end of a history that the store contained and lost: no log brings it again,
+        its archive does."""
+        topics = {} if self._backup is None else self._backup.topics
+        topic_id = topics.get(own.history_topic(source.topic, source.name))
+        if topic_id is None or metadata.committed.dominates(of_topic(self.lost, topic_id)):
+            return None
+        return topic_id, of_topic(self.archived(source.name).offset_vector, topic_id)
 
     def lost_of(self, topic_id: str, metadata: StoreMetadata) -> int:
         return sum(
@@ -205,6 +223,8 @@ class Healer:
         vector = OffsetVector()
         try:
             for topic_id in {topic_id for topic_id, _ in lost} & named.keys():
+                if own.is_history_topic(named[topic_id]):
+                    continue  # its rows stand in the archive alone
                 vector = vector.join(of_topic(self._log_end(named[topic_id]), topic_id))
         except SlicewiseError as error:  # asked again at the next look
             warning("log_end_unknown", error=str(error))
@@ -267,3 +287,8 @@ class Healer:
         except OSError as error:  # a full disk: what is known is known while this process lives
             warning("metadata_backup_not_kept", error=str(error))
         self._backup = now
+
+
+def _units_of(deployment: Deployment, source: Source) -> set[str]:
+    """Storage fingerprints of the source's units."""
+    return {unit.storage_fingerprint for unit in deployment.units if unit.source == source.name}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from slicewise.errors import CodecError
+from slicewise.features import own
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.rules.decisions import still_lost
@@ -43,9 +44,14 @@ class MetadataBackup:
             metadata.deployment_version,
             metadata.units,
             committed,
-            metadata.topics,
+            # a history that was taken in is archived for good
+            {**self._histories, **metadata.topics},
         )
         return self if seen == self else seen
+
+    @property
+    def _histories(self) -> dict[str, str]:
+        return {name: one for name, one in self.topics.items() if own.is_history_topic(name)}
 
     def is_beyond(self, metadata: StoreMetadata) -> bool:
         """Tells whether the store lost a deployment: store ids are times of the store, deployment
@@ -57,9 +63,8 @@ class MetadataBackup:
 
     def lost(self, metadata: StoreMetadata) -> OffsetVector:
         """The earlier committed offsets of partitions where the store's stand before it."""
-        return still_lost(
-            metadata.committed, self.committed, (metadata.topics or self.topics).values()
-        )
+        topics = {**self._histories, **metadata.topics} if metadata.topics else self.topics
+        return still_lost(metadata.committed, self.committed, topics.values())
 
     def to_be_deployed(self, metadata: StoreMetadata) -> bool:
         """Tells whether the store lost the deployment that stood last."""

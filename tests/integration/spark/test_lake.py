@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import redis
 
@@ -13,6 +14,7 @@ import slicewise as sw
 from slicewise.cli.clean_hour import why_not_clean
 from slicewise.cli.hour_states import ViewHours, calendar
 from slicewise.errors import CommitConflict, DataLoss
+from slicewise.features.own import history_id
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.healing.record import PART, Healing, Job
@@ -33,6 +35,7 @@ from slicewise.stores.lake.archive import (
     scan_events,
 )
 from slicewise.stores.lake.hour_files import replace
+from slicewise.stores.lake.imported import history
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -189,6 +192,42 @@ def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other
         assert archive_state(table).archive_version == 2
         assert scan_events(table, context.deployment.source("both")).num_rows == 20
         assert first.run().archives == 0
+
+
+def test_an_archive_beside_a_history_that_takes_a_number_far_above_fails_and_goes_on_from_it(
+    shared: Lake,
+) -> None:
+    """Else the next would begin at the history's offset vector, and take its events once more."""
+    shared.topic("beside")
+    shared.deploy(by_user(shared, "beside"))
+    shared.produce("beside", events(over(3), 10))
+    with shared.context() as context:
+        first = archiver(shared, context, "beside")
+        first.run()
+        table = load(context.catalog, "beside")
+        assert table is not None
+        stale = archive_state(table)
+        shared.produce("beside", events(over(2), 10))
+        source = context.deployment.source("beside")
+        taken = history.TakenIn(
+            history_id("beside", over(9)), "0" * 32, over(9), 0, 1, over(1), 2 + history.ROOM
+        )
+        files = history.HistoryFiles.of(
+            context.catalog, source, taken.topic_id, taken.archive_version, taken.at_us
+        )
+        bad = {"offset": [0], "kafka_time": [over(10)], "reason": ["not_json"], "raw": [b"{"]}
+        written = files.write(pa.table({}), pa.table(bad))
+        history.commit(context.catalog, source, taken, written, over(9))
+        topic_id = KafkaLog(shared.settings.kafka_bootstrap).topic_id("beside")
+        extent = Extent({0: 10, 1: 0}, {0: 20, 1: 0})
+        with pytest.raises(CommitConflict):
+            first._commit(stale, topic_id, extent, shared.clock.now_us(), {})
+        assert first.run().state.archive_version == taken.archive_version + 1
+        assert first.run().archives == 0
+        table.refresh()
+        assert scan_events(table, source).num_rows == 20
+        offsets = table.scan(row_filter="kind = 'good'").to_arrow()["offset"].to_pylist()
+        assert sorted(offsets) == list(range(20))
 
 
 @pytest.mark.parametrize(("part", "commit"), [("archive", committed), ("compaction", replace)])

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 import slicewise as sw
 from slicewise.errors import NotReady
 from slicewise.features.declare.project import Project
+from slicewise.features.own import HISTORY_PARTITION, history_id, history_topic
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.local import deploy
@@ -29,6 +30,7 @@ from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.pending import BeginRealtime
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
+from slicewise.stores.recovery.beginning import ArchivedSource
 from tests.support.platform.servers import KafkaBroker, RedisServer, running
 
 pytestmark = pytest.mark.timeout(300)
@@ -41,13 +43,14 @@ class Platform:
         self.settings, self.operator_url = settings, operator_url
         self.log = KafkaLog(settings.kafka_bootstrap)
         self.archive = OffsetVector()
+        self.history: str | None = None
         self.healer = self.driver()
         self.deployment = self.planned("by_user")
 
     def driver(self) -> Healer:
         """A driver that was just started."""
         made = Healer(self.settings)
-        made.archived = lambda _: self.archive
+        made.archived = lambda _: ArchivedSource(self.archive, self.history)
         return made
 
     def planned(self, *views: str) -> Deployment:
@@ -259,3 +262,47 @@ def test_a_driver_that_has_lost_its_copy_asks_the_archive_how_far_the_committed_
         client.restore(key, 0, dumped)  # type: ignore[arg-type]
     client.close()
     assert platform.look(platform.driver()).lost_offsets == end
+
+
+def test_a_store_of_before_a_history_was_taken_in_gets_it_back_from_the_archive(
+    platform: Platform,
+) -> None:
+    platform.deploy(platform.deployment)
+    platform.look()
+    client = redis.Redis.from_url(platform.operator_url)
+    older = {key: client.dump(key) for key in client.scan_iter(match="*")}
+    source = platform.deployment.source("plays")
+    platform.history = history_id("plays", 1_000_000)
+    assert deploy.contain_history(platform.settings, source, platform.history, 7) == ["by_user"]
+    whole = platform.look()
+    assert whole.committed.get((platform.history, HISTORY_PARTITION)) == 7
+    platform.emptied()
+    for key, dumped in older.items():
+        client.restore(key, 0, dumped)  # type: ignore[arg-type]
+    client.close()
+
+    driver = platform.driver()
+    lost = platform.look(driver)
+    assert driver.lost == OffsetVector({(platform.history, HISTORY_PARTITION): 7})
+    platform.archive = whole.committed
+    with platform.store() as store:
+        healed = driver.bridged(store, platform.deployment, lost)
+        assert healed.committed == whole.committed
+        assert healed.topics == whole.topics
+        assert not healed.ready, "its views are built again"
+        assert driver.bridged(store, platform.deployment, healed) is healed
+        driver.look(store)
+    assert not driver.lost
+
+
+def test_an_emptied_store_gets_a_history_whose_cut_the_definitions_no_longer_name(
+    platform: Platform,
+) -> None:
+    platform.deploy(platform.deployment)
+    platform.look()
+    platform.history = history_id("plays", 1_000_000)
+    platform.archive = OffsetVector({(platform.history, HISTORY_PARTITION): 7})
+    platform.emptied()
+    brought = platform.look(platform.driver())
+    assert brought.committed.get((platform.history, HISTORY_PARTITION)) == 7
+    assert brought.topics[history_topic("plays", "plays")] == platform.history

@@ -19,8 +19,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import redis
 
 import slicewise as sw
+from slicewise.local.servers import redis as redis_server
+from slicewise.local.servers.state import StateFolder
 from slicewise.stores.lake.archive import load
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.windows.durations import HOUR_US
@@ -83,6 +86,8 @@ class World:
     after: list[dict[str, Any]]
     bad: dict[str, int]
     imports: list[dict[str, Any]] = field(default_factory=list)
+    before_import: dict[bytes, bytes | None] = field(default_factory=dict)
+    """Content of the store once all was deployed."""
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -126,6 +131,12 @@ def records(events: list[dict[str, Any]]) -> list[tuple[int, bytes, int]]:
     return [(n % 2, json.dumps(e).encode(), e["paid_at"] // 1000) for n, e in enumerate(events)]
 
 
+def operator_of(stack: Stack) -> redis.Redis:
+    """The store, with every command."""
+    state = StateFolder(stack.settings.state_dir)
+    return redis.Redis.from_url(redis_server.operator_url(state, state.ports()["redis"]))
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A source with the table, and one that was streamed the same rows; imported once, with a kill
@@ -148,7 +159,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with stack_of(DEFINITIONS % text(UNTIL_US), folder) as stack:
         written(stack.settings.project_dir / "table", given, 3)
         stack.cli("apply", "--no-wait")
-        yield World(stack, before, after, bad)
+        operator = operator_of(stack)
+        deployed = {key: operator.dump(key) for key in operator.scan_iter(match="*")}
+        operator.close()
+        yield World(stack, before, after, bad, before_import=deployed)
 
 
 def log_of(world: World, source: str) -> pa.Table:
@@ -236,6 +250,54 @@ def test_what_is_archived_is_not_taken_in_again_and_no_other_table_is(world: Wor
     assert "the archive holds another history" in other.stderr
     (table / "more.parquet").unlink()
     assert identity(world) == stood
+
+
+def test_a_cut_that_has_not_come_or_is_another_than_the_archives_is_refused(world: World) -> None:
+    stack = world.stack
+    if not world.imports:  # where this test runs alone
+        stack.cli("import-history", "imported", "--no-wait")
+    file = stack.settings.definitions
+    definitions = file.read_text()
+    others = {
+        f'history_until="{text(NOW_US + HOUR_US)}"': "has not come yet",
+        f'history_until="{text(UNTIL_US - HOUR_US)}"': "the archive holds a history of the source",
+    }
+    cut = f'history_until="{text(UNTIL_US)}"'
+    assert cut in definitions
+    try:
+        for other, reason in others.items():
+            file.write_text(definitions.replace(cut, other))
+            refused = stack.cli("apply", "--no-wait", check=False)
+            assert refused.returncode == 1
+            assert reason in refused.stderr
+        file.write_text(definitions.replace(f', history="parquet:table/*.parquet", {cut}', ""))
+        assert "declared without one" in stack.cli("apply", "--no-wait", check=False).stderr
+    finally:
+        file.write_text(definitions)
+
+
+def test_an_import_that_was_ended_before_the_views_goes_on_whatever_became_of_its_table(
+    world: World,
+) -> None:
+    stack = world.stack
+    if not world.imports:  # where this test runs alone
+        stack.cli("import-history", "imported", "--no-wait")
+    # the archive has it, and the store is that of before it was told
+    operator = operator_of(stack)
+    operator.flushall()
+    for key, dumped in world.before_import.items():
+        operator.restore(key, 0, dumped)  # type: ignore[arg-type]
+    operator.close()
+    table = stack.settings.project_dir / "table"
+    (table / "more.parquet").write_bytes((table / "0.parquet").read_bytes())
+    try:
+        done = json.loads(stack.cli("import-history", "imported", "--no-wait", "--json").stdout)
+    finally:
+        (table / "more.parquet").unlink()
+    assert (done["new"], done["views"]) == (False, ["by_user_imported"])
+    assert done["rows"] == len(world.before) + 13
+    again = json.loads(stack.cli("import-history", "imported", "--no-wait", "--json").stdout)
+    assert again["views"] == []
 
 
 def test_features_of_an_imported_past_are_those_of_a_streamed_one(

@@ -29,7 +29,7 @@ from slicewise.settings import Settings
 
 if TYPE_CHECKING:
     from slicewise.features.schema.kafka_source import KafkaSource
-    from slicewise.training.history.importing import Import, ImportPlan
+    from slicewise.training.history.importing import Import, ImportPlan, TakenInto
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +58,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.building import build
     from slicewise.errors import BadRequest
     from slicewise.local.deploy import contain_history
+    from slicewise.training.history.importing import Imported
 
     work = _import_of(settings, arguments.source, plan=arguments.plan)
     if arguments.at_once is not None:
@@ -78,11 +79,22 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         else:
             _show(planned)
         return 0
-    with bars(_notify, wanted=not arguments.json) as notify:
-        imported = work.run(notify)
+
+    def contained(taken: TakenInto) -> list[str]:
+        every = taken.rows + taken.bad
+        return contain_history(settings, work.source, taken.topic_id, every, by=arguments.by)
+
+    # One that was ended between its archive and the views needs the table no more.
+    stood = work.stood()
+    views = [] if stood is None else contained(stood)
+    if stood is not None and views:
+        imported = Imported(stood, {}, is_new=False)
+    else:
+        with bars(_notify, wanted=not arguments.json) as notify:
+            imported = work.run(notify)
+        views = contained(imported.taken)
     taken = imported.taken
     every = taken.rows + taken.bad
-    views = contain_history(settings, work.source, taken.topic_id, every, by=arguments.by)
     if not arguments.json:
         verb = "archived" if imported.is_new else "was archived before:"
         print(f"{work.source.name}: {verb} {taken.rows:,} events, {taken.bad:,} rows kept aside")

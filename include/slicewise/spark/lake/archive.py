@@ -227,8 +227,9 @@ class Archiver:
             writer = writer.option(f"snapshot-property.{UNTIL}", str(taken_us))
         if state.snapshot_id is not None:
             writer = writer.option("validate-from-snapshot-id", str(state.snapshot_id))
+        # Any archive beside this one is in its way: a history takes a number far above.
         committed(
-            lambda: writer.overwrite(F.expr(f"archive_seq = {archive_version}L")),
+            lambda: writer.overwrite(F.expr(f"archive_seq >= {archive_version}L")),
             f"archive {archive_version}",
         )
 

@@ -4,6 +4,7 @@ the backfill."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
@@ -15,19 +16,34 @@ from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.port import OnlineStore
 
-Archived = Callable[[str], OffsetVector]
+
+@dataclass(frozen=True)
+class ArchivedSource:
+    """Content of a source's archive. history: topic id of the table that was taken in."""
+
+    offset_vector: OffsetVector
+    history: str | None = None
+
+
+Archived = Callable[[str], ArchivedSource]
 """Source -> what its archive holds."""
 
 
 def archived_by(settings: Settings) -> Archived:
     """By the archive's own rows; opened when it is first asked for, since it takes a second."""
 
-    def archived(source: str) -> OffsetVector:
+    def archived(source: str) -> ArchivedSource:
         from slicewise.stores.lake.archive import archive_state, load
         from slicewise.stores.lake.catalog import open_catalog
+        from slicewise.stores.lake.imported.history import taken_into
 
         table = load(open_catalog(settings), source)
-        return OffsetVector() if table is None else archive_state(table).offset_vector
+        if table is None:
+            return ArchivedSource(OffsetVector())
+        taken = taken_into(table)
+        return ArchivedSource(
+            archive_state(table).offset_vector, None if taken is None else taken.topic_id
+        )
 
     return archived
 
@@ -48,13 +64,11 @@ def beginnings(
             first = first.join(log.latest(source.topic))
         else:
             of_source = archived(source.name)
-            first = first.join(of_topic(of_source, topic_id))
-            if source.history_until_us is not None:
-                history = own.history_id(source.name, source.history_until_us)
-                taken_in = of_topic(of_source, history)
-                if taken_in:
-                    topics[own.history_topic(source.topic, source.name)] = history
-                    first = first.join(taken_in)
+            first = first.join(of_topic(of_source.offset_vector, topic_id))
+            # what was taken in counts, whatever the definitions say of it since
+            if of_source.history is not None:
+                topics[own.history_topic(source.topic, source.name)] = of_source.history
+                first = first.join(of_topic(of_source.offset_vector, of_source.history))
     return topics, first
 
 

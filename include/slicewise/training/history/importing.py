@@ -209,6 +209,13 @@ class Import:
         shutil.rmtree(self.folder, ignore_errors=True)
         return Imported(taken, dict(bad), is_new=True)
 
+    def stood(self) -> TakenInto | None:
+        """The history that the archive holds, where it has this cut."""
+        from slicewise.stores.lake.imported.history import taken_in
+
+        taken = taken_in(self.catalog, self.source.name)
+        return taken if taken is not None and taken.until_us == self.until_us else None
+
     def discard(self) -> None:
         """Removes what an import that was stopped has written."""
         from slicewise.stores.lake.imported.history import HistoryFiles

@@ -63,7 +63,12 @@ class TakenIn:
 def taken_in(catalog: SqlCatalog, source: str) -> TakenIn | None:
     """The history that the source's archive holds."""
     table = load(catalog, source)
-    text = None if table is None else table.properties.get(_HISTORY)
+    return None if table is None else taken_into(table)
+
+
+def taken_into(table: IcebergTable) -> TakenIn | None:
+    """The history that this log holds."""
+    text = table.properties.get(_HISTORY)
     return None if text is None else TakenIn(**json.loads(text))
 
 
