@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from slicewise.errors import BadRequest, DefinitionError, SettingsError
+from slicewise.errors import BadRequest, DataLoss, DefinitionError, SettingsError
+from slicewise.log import warning
 from slicewise.models.versions.folder import ModelFolder, is_name, split_version
+from slicewise.models.versions.manifest import MANIFEST
 from slicewise.names import nearest
 from slicewise.settings import MODELS_FILE, Settings, is_finite
 from slicewise.windows.durations import parse_duration
 
 TRAINED = "trained"
 """Kind of a model that slicewise trains, until one of its versions is meant."""
+DAMAGED = "damaged"
+"""Kind of a version whose manifest cannot be read."""
 KINDS = ("onnx", "skops", "url")
 PROMOTIONS = ("approval", "better", "no worse")
 """Rules by which a trained version becomes the live one."""
@@ -75,7 +79,8 @@ class DeclaredModel:
     trusts. training: of a model that slicewise trains. version: the version that is meant, as
     delay@3; "" of other models. shadow: share of the entities whose logged requests it answers
     beside the live model; 0: none. requests: the feature set whose requests these are; "" where it
-    follows from `features`.
+    follows from `features`. trained_on: refs of a version's inputs, in their order; what
+    `features` names may be others since.
     """
 
     name: str
@@ -90,11 +95,13 @@ class DeclaredModel:
     version: str = ""
     shadow: float = 0.0
     requests: str = ""
+    trained_on: tuple[str, ...] = ()
 
 
 def load_models(settings: Settings) -> dict[str, DeclaredModel]:
     """Models of the file that the settings name, and all versions of those that are trained, by
-    name. Raises SettingsError, DataLoss."""
+    name. A version that is damaged keeps no other back: whoever names it is told. Raises
+    SettingsError, DataLoss."""
     models = declared_models(settings)
     for name, model in tuple(models.items()):
         if model.training is not None:
@@ -102,11 +109,12 @@ def load_models(settings: Settings) -> dict[str, DeclaredModel]:
             numbers, live = folder.numbers(), folder.live()
             versions = {number: _version(model, folder, number) for number in numbers}
             newest = max(numbers, default=live)
-            if newest is not None and newest != live:  # the candidate is what answers beside
+            if newest is not None and newest != live and versions[newest].kind != DAMAGED:
+                # the candidate is what answers beside
                 versions[newest] = replace(versions[newest], shadow=model.shadow)
             models |= {folder.title(number): one for number, one in versions.items()}
-            if live in versions:
-                models[name] = replace(versions[live], name=name)
+            alone = replace(model, shadow=0.0)  # a name of no version answers nothing
+            models[name] = replace(versions[live], name=name) if live in versions else alone
     return models
 
 
@@ -151,7 +159,15 @@ def named_model(models: Mapping[str, DeclaredModel], name: str, where: str) -> D
 
 
 def require_live(model: DeclaredModel, where: str) -> DeclaredModel:
-    """The model, unless it is a trained one of which no version is live. Raises BadRequest."""
+    """The model, unless it is a trained one of which no version is live, or one that is damaged.
+    Raises BadRequest, DataLoss."""
+    if model.kind == DAMAGED:
+        raise DataLoss(
+            f"the manifest of model {model.version} cannot be read",
+            where=model.location,
+            expected="the manifest that its training wrote",
+            next_step="bring the file back, or name another version (slicewise promote-model)",
+        )
     if model.kind == TRAINED:
         raise BadRequest(
             f"no version of model {model.name!r} is live",
@@ -165,7 +181,20 @@ def require_live(model: DeclaredModel, where: str) -> DeclaredModel:
 
 def _version(model: DeclaredModel, folder: ModelFolder, number: int) -> DeclaredModel:
     """A version, with the inputs that it was trained on."""
-    recipe, title = folder.manifest(number).recipe, folder.title(number)
+    title = folder.title(number)
+    try:
+        manifest = folder.manifest(number)
+    except DataLoss as error:
+        warning("model_damaged", model=title, error=str(error))
+        return replace(
+            model,
+            name=title,
+            kind=DAMAGED,
+            location=str(folder.file(number, MANIFEST).absolute()),
+            version=title,
+            shadow=0.0,
+        )
+    recipe = manifest.recipe
     return replace(
         model,
         name=title,
@@ -176,6 +205,7 @@ def _version(model: DeclaredModel, folder: ModelFolder, number: int) -> Declared
         positive=recipe.positive,
         version=title,
         shadow=0.0,
+        trained_on=manifest.refs,
     )
 
 

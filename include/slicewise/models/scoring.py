@@ -65,6 +65,18 @@ def scorer(model: DeclaredModel, refs: Sequence[str]) -> Callable[[pa.Table], Sc
 
 
 def _opened(model: DeclaredModel, refs: Sequence[str]) -> Predict:
+    if model.trained_on and model.trained_on != tuple(refs):
+        lost = [ref for ref in model.trained_on if ref not in refs]
+        new = [ref for ref in refs if ref not in model.trained_on]
+        of = f"feature set {model.features!r}" if isinstance(model.features, str) else "its list"
+        raise SettingsError(
+            f"model {model.name!r} was trained on other features than {of} has now: "
+            + (f"without {', '.join(lost)}; with {', '.join(new)}" if lost or new else "reordered"),
+            where=model.location,
+            expected=", ".join(model.trained_on),
+            next_step="train a version on those of now (slicewise train), or bring the features of "
+            "then back (slicewise promote)",
+        )
     return (_skops if model.kind == "skops" else _onnx)(model, refs)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slicewise.errors import BadRequest, SettingsError
+from slicewise.errors import BadRequest, DataLoss, SettingsError
 from slicewise.models.declared import DeclaredModel, chosen, load_models
 from slicewise.models.versions.folder import ModelFolder
 from slicewise.settings import Settings
@@ -103,6 +103,36 @@ def test_the_newest_version_answers_beside_the_live_one_and_the_live_one_beside_
     folder.promote(2, "ann", 3)
     assert {name for name, share in shadows().items() if share} == {"delay@3"}
     assert load_models(given)["delay"].version == "delay@2"
+
+
+def test_a_name_none_of_whose_versions_is_live_answers_beside_none(tmp_path: Path) -> None:
+    models = load_models(settings(tmp_path, TRAINED))
+    assert (models["delay"].kind, models["delay"].shadow) == ("trained", 0.0)
+
+
+def test_a_damaged_version_keeps_no_other_back_and_is_an_error_to_whoever_names_it(
+    tmp_path: Path,
+) -> None:
+    given, folder = settings(tmp_path, TRAINED), ModelFolder(tmp_path / "models", "delay")
+    published(folder)
+    published(folder)
+    folder.promote(1, "ann", 1)
+    folder.file(2, "manifest.json").write_text("{")
+    models = load_models(given)
+    assert chosen(models, "delay", "--model").version == "delay@1"
+    with pytest.raises(DataLoss, match="delay@2") as refused:
+        chosen(models, "delay@2", "--model")
+    assert refused.value.where == str(folder.file(2, "manifest.json").absolute())
+    assert not models["delay@2"].shadow
+
+
+def test_a_manifest_that_is_another_file_now_is_read_again(tmp_path: Path) -> None:
+    given, folder = settings(tmp_path, TRAINED), ModelFolder(tmp_path / "models", "delay")
+    published(folder)
+    assert load_models(given)["delay@1"].trained_on == ("v:x",)
+    file = folder.file(1, "manifest.json")
+    file.write_text(file.read_text().replace('"v:x"', '"v:longer"'))
+    assert load_models(given)["delay@1"].trained_on == ("v:longer",)
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,16 @@ def test_a_model_of_other_inputs_is_refused(tmp_path: Path) -> None:
         scored(declared("skops", saved(tmp_path, estimator)), TABLE.select(["a:x"]))
 
 
+def test_a_version_is_given_the_features_that_it_was_trained_on(tmp_path: Path) -> None:
+    """The name of a feature set may stand for other features since."""
+    file = saved(tmp_path, LogisticRegression().fit(X, Y))
+    assert not scored(declared("skops", file, trained_on=FEATURES), TABLE).errors
+    with pytest.raises(SettingsError, match="without a:z; with a:y"):
+        scored(declared("skops", file, trained_on=("a:x", "a:z")), TABLE)
+    with pytest.raises(SettingsError, match="reordered"):
+        scored(declared("skops", file, trained_on=("a:y", "a:x")), TABLE)
+
+
 def test_a_text_is_no_input_and_is_named(tmp_path: Path) -> None:
     estimator = LogisticRegression().fit(X, Y)
     table = pa.table({"a:x": [1.0], "a:song": ["x"]})

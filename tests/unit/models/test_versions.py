@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -83,6 +84,14 @@ def test_a_number_is_never_taken_again_once_it_was_live(tmp_path: Path) -> None:
         path.unlink()
     (folder.path / "1").rmdir()
     assert published(folder) == 2
+
+
+def test_a_number_is_never_taken_again_though_it_was_not_live(tmp_path: Path) -> None:
+    """Else two models would have had one name."""
+    folder = ModelFolder(tmp_path, "delay")
+    assert [published(folder), published(folder)] == [1, 2]
+    shutil.rmtree(folder.path / "2")
+    assert published(folder) == 3
 
 
 def test_one_is_live_and_the_history_has_who_made_it_so(tmp_path: Path) -> None:

@@ -43,6 +43,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if one["kind"] != "trained" or not one["versions"]:
             lines.append((one["model"], one["kind"], "", one["location"] or "", "", "", "", ""))
         for version in one["versions"]:
+            if "damaged" in version:
+                live = "live" if version["live"] else ""
+                lines.append((version["model"], "damaged", live, version["path"], "", "", "", ""))
+                continue
             lines.append(
                 (
                     version["model"],
@@ -64,6 +68,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _listed(settings: Settings, model: DeclaredModel) -> dict[str, Any]:
+    from slicewise.errors import DataLoss
     from slicewise.models.declared import TRAINED
     from slicewise.models.versions.folder import ModelFolder
     from slicewise.training.tables.instants import text_of
@@ -73,13 +78,18 @@ def _listed(settings: Settings, model: DeclaredModel) -> dict[str, Any]:
         values = {"live": None, "location": location, "versions": list[Any]()}
         return {"model": model.name, "kind": model.kind, **values}
     folder = ModelFolder(settings.models_folder, model.name)
-    live, versions = folder.live(), []
+    live, versions = folder.live(), list[dict[str, Any]]()
     for number in folder.numbers():
-        made = folder.manifest(number)
+        stands = {"model": folder.title(number), "live": number == live}
+        path = str(folder.file(number).absolute())
+        try:
+            made = folder.manifest(number)
+        except DataLoss as error:
+            versions.append(stands | {"damaged": str(error), "path": path})
+            continue
         versions.append(
-            {
-                "model": folder.title(number),
-                "live": number == live,
+            stands
+            | {
                 "trained_at": text_of(made.trained_us),
                 "rows": made.rows,
                 "positives": made.positives,
@@ -88,7 +98,7 @@ def _listed(settings: Settings, model: DeclaredModel) -> dict[str, Any]:
                 "last_at": text_of(made.last_us),
                 "measures": dict(made.measures),
                 "sha256": made.sha256,
-                "path": str(folder.file(number).absolute()),
+                "path": path,
                 "seconds": made.seconds,
             }
         )

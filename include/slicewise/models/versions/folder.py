@@ -14,13 +14,14 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
 
 from slicewise.errors import BadRequest, CommitConflict, DataLoss
 from slicewise.models.versions.manifest import MANIFEST, MODEL, VersionManifest
 
-LIVE, HISTORY = "live", "history.jsonl"
+LIVE, HISTORY, NEWEST = "live", "history.jsonl", "newest"
 NONE = "none"
 """Word in place of a version where none is live."""
 _LOCK, _ASIDE = ".lock", ".training-"
@@ -85,8 +86,13 @@ class ModelFolder:
         return self.path / str(number) / name
 
     def manifest(self, number: int) -> VersionManifest:
-        """The manifest of a version. Raises DataLoss."""
-        return VersionManifest.read(self.file(number, MANIFEST))
+        """The manifest of a version; read again once its file is another. Raises DataLoss."""
+        path = self.file(number, MANIFEST)
+        try:
+            now = path.stat()
+        except OSError:
+            return VersionManifest.read(path)
+        return _read(path, now.st_ino, now.st_size, now.st_mtime_ns)
 
     def require(self, number: int, where: str) -> None:
         """Raises BadRequest where there is no such version."""
@@ -142,9 +148,10 @@ class ModelFolder:
         _sync(aside)
         with self._locked():
             (aside / _LOCK).unlink()
-            # a number that is in the history stays taken, though its folder was removed
-            taken = [*self.numbers(), *(one.after for one in self.history())]
-            number = max(taken, default=0) + 1
+            # a number stays taken, though its folder was removed
+            given = [*self.numbers(), *(one.after for one in self.history()), self._newest()]
+            number = max(given) + 1
+            _put(self.path / NEWEST, f"{number}\n")
             aside.rename(self.path / str(number))
             _sync(self.path)
         return number
@@ -180,6 +187,12 @@ class ModelFolder:
         return before
 
     # ------------------------------------------------------------ files
+    def _newest(self) -> int:
+        """The highest number that was given; 0 where no file says so."""
+        with suppress(FileNotFoundError, ValueError):
+            return int((self.path / NEWEST).read_text(encoding="utf-8"))
+        return 0
+
     def _append(self, promotion: Promotion) -> None:
         line = json.dumps(asdict(promotion), ensure_ascii=False) + "\n"
         path = self.path / HISTORY
@@ -201,6 +214,12 @@ class ModelFolder:
         with (self.path / _LOCK).open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, *_: int) -> VersionManifest:
+    """The manifest in a file, by what tells this file from the one before."""
+    return VersionManifest.read(path)
 
 
 def _put(path: Path, text: str) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from slicewise.aggregates.sketches.membership import answer_type
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
-from slicewise.models.declared import TRAINED, DeclaredModel
+from slicewise.models.declared import DAMAGED, TRAINED, DeclaredModel
 from slicewise.models.measures import (
     Doubles,
     Gain,
@@ -57,7 +57,7 @@ LEAKS_FROM = 0.995
 """Area under the curve from which a single feature is taken to know the label."""
 SERVED = "served"
 """Features as they were answered."""
-SENT, COMPUTED = "sent", "computed"
+SENT, COMPUTED, BOTH = "sent", "computed", "sent, else computed"
 """Scores of the model beside: as they came, or made of the answers."""
 
 
@@ -87,7 +87,8 @@ class Backtest:
     """Outcome of a backtest of B, beside A where there is one.
 
     left_out: reason -> rows that were not measured. features: "served", or the knowledge by which
-    they were computed. scores_of_a: "sent" to the API, or "computed" from the answers. by_b, by_a:
+    they were computed. scores_of_a: "sent" to the API, "computed" from the answers, or "sent, else
+    computed". by_b, by_a:
     measures over the rows that both have scores and labels of. slices: where B is worse beyond
     chance, the worst first. inputs: what was read, by which the same comes again.
     """
@@ -155,7 +156,7 @@ def run_backtest(
 
     scores: of the model: "computed" now, or "sent" as predictions of its name
     (docs/guides/shadow.md). beside: the model that answered them: its scores are those that were
-    sent, else those of the model of this name. labels_until_us: labels that came later do not
+    sent, and of other rows those of the model of this name. labels_until_us: labels that came later do not
     count. knowledge: of features that were not answered then, by which they are computed from the
     archive. Raises what reading the archive, building a training set and reading a model raise.
     """
@@ -182,7 +183,7 @@ def run_backtest(
     labels = _labels(rows, model)
     # before they are read: a file may be replaced meanwhile
     named = [models[name] for name in (model.name, beside) if name in models]
-    digests = {one.name: _digest(one) for one in named if one.kind != TRAINED}
+    digests = {one.name: _digest(one) for one in named if one.kind not in (TRAINED, DAMAGED)}
     features, how = _features(settings, deployment, model, rows, knowledge, archive, notify)
     notify(f"scores of {model.name}")
     if scores == SENT:
@@ -192,7 +193,7 @@ def run_backtest(
         digests.pop(model.name, None)
     else:
         scores_b = scored(model, features)
-    of_beside, sent = _beside(deployment, models, beside, rows, notify)
+    of_beside, sent = beside_scores(deployment, models, beside, rows, notify)
     scores_a = of_beside.values
     left = Counter(rows.left_out)
     usable = np.isfinite(labels)
@@ -215,7 +216,7 @@ def run_backtest(
         entities = rows.requests["entity"].filter(pa.array(usable)).to_pylist()
         both = gain(loss_a, loss_b, groups_of(entities))
         slices = _slices(rows, usable, loss_a, loss_b)
-    if sent != COMPUTED:
+    if sent == SENT:
         digests.pop(beside, None)
     return Backtest(
         model.name,
@@ -341,7 +342,7 @@ def _inputs(
     return refs, requested, kinds
 
 
-def _beside(
+def beside_scores(
     deployment: Deployment,
     models: Mapping[str, DeclaredModel],
     beside: str,
@@ -349,9 +350,12 @@ def _beside(
     notify: Notify,
 ) -> tuple[Scores, str]:
     """Scores of the model beside, and where they are from."""
-    if not beside or np.isfinite(rows.score).any():
+    sent = np.isfinite(rows.score)
+    if not beside or sent.all():
         return Scores(rows.score, {}), SENT if beside else ""
-    declared = models.get(beside)
+    declared, some = models.get(beside), bool(sent.any())
+    if some and (declared is None or declared.kind in (TRAINED, DAMAGED)):
+        return Scores(rows.score, {}), SENT
     if declared is None:
         raise BadRequest(
             f"no prediction of model {beside!r} stands in the log",
@@ -362,6 +366,8 @@ def _beside(
         )
     refs, _, kinds = _inputs(deployment, declared)
     given = answered(rows, kinds)
+    if given is None and some:
+        return Scores(rows.score, {}), SENT
     if given is None:
         raise BadRequest(
             f"no prediction of model {beside!r} was sent, and the answers lack some of its features",
@@ -369,8 +375,14 @@ def _beside(
             expected="answers with " + ", ".join(refs),
             next_step="send its predictions with the request's id, or leave it out",
         )
-    notify(f"scores of {beside}: none was sent, they are computed from the answers")
-    return scored(declared, given), COMPUTED
+    lacking = np.flatnonzero(~sent)
+    were = f"{int(sent.sum()):,} were" if some else "none was"
+    notify(f"scores of {beside}: {were} sent, {len(lacking):,} are computed from the answers")
+    computed = scored(declared, given.take(pa.array(lacking)))
+    values = rows.score.copy()
+    values[lacking] = computed.values
+    errors = {int(lacking[row]): why for row, why in computed.errors.items()}
+    return Scores(values, errors), BOTH if some else COMPUTED
 
 
 def _threshold(models: Mapping[str, DeclaredModel], name: str) -> float:
