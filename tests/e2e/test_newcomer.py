@@ -217,5 +217,5 @@ def test_down_leaves_no_process(platform: Stack) -> None:
 
 def _idle(platform: Stack) -> dict[str, str]:
     """Services that the example asks for nothing: none of its models answers beside a live one."""
-    tail = {"tail"} if platform.settings.realtime == "off" else set()
-    return dict.fromkeys({"shadow"} | tail, "idle")
+    realtime = {"tail"} if platform.settings.realtime == "off" else set()
+    return dict.fromkeys({"shadow"} | realtime, "idle")

@@ -128,8 +128,10 @@ def deploy(
 
 
 def _refuse_cuts(settings: Settings, new: Deployment, deployed: Deployment | None) -> None:
-    """Raise DefinitionError where a history would end after now, so that every record of its topic
-    were refused, or elsewhere than the one that the archive holds."""
+    """Raise DefinitionError where a history would end after now, or elsewhere than the archive's.
+
+    After now, since every record of the topic would be refused until then.
+    """
     before = {} if deployed is None else {source.name: source for source in deployed.sources}
     for source in new.sources:
         until_us = source.history_until_us

@@ -113,8 +113,9 @@ def load_models(settings: Settings) -> dict[str, DeclaredModel]:
                 # the candidate is what answers beside
                 versions[newest] = replace(versions[newest], shadow=model.shadow)
             models |= {folder.title(number): one for number, one in versions.items()}
-            alone = replace(model, shadow=0.0)  # a name of no version answers nothing
-            models[name] = replace(versions[live], name=name) if live in versions else alone
+            # a name of no version answers nothing
+            nothing = replace(model, shadow=0.0)
+            models[name] = replace(versions[live], name=name) if live in versions else nothing
     return models
 
 

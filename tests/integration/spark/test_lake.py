@@ -197,7 +197,7 @@ def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other
 def test_an_archive_beside_a_history_that_takes_a_number_far_above_fails_and_goes_on_from_it(
     shared: Lake,
 ) -> None:
-    """Else the next would begin at the history's offset vector, and take its events once more."""
+    """The next would begin at the history's offset vector else, and take its events once more."""
     shared.topic("beside")
     shared.deploy(by_user(shared, "beside"))
     shared.produce("beside", events(over(3), 10))

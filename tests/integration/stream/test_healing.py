@@ -303,6 +303,6 @@ def test_an_emptied_store_gets_a_history_whose_cut_the_definitions_no_longer_nam
     platform.history = history_id("plays", 1_000_000)
     platform.archive = OffsetVector({(platform.history, HISTORY_PARTITION): 7})
     platform.emptied()
-    brought = platform.look(platform.driver())
-    assert brought.committed.get((platform.history, HISTORY_PARTITION)) == 7
-    assert brought.topics[history_topic("plays", "plays")] == platform.history
+    renewed = platform.look(platform.driver())
+    assert renewed.committed.get((platform.history, HISTORY_PARTITION)) == 7
+    assert renewed.topics[history_topic("plays", "plays")] == platform.history

@@ -87,7 +87,7 @@ def test_a_number_is_never_taken_again_once_it_was_live(tmp_path: Path) -> None:
 
 
 def test_a_number_is_never_taken_again_though_it_was_not_live(tmp_path: Path) -> None:
-    """Else two models would have had one name."""
+    """Two models would have had one name else."""
     folder = ModelFolder(tmp_path, "delay")
     assert [published(folder), published(folder)] == [1, 2]
     shutil.rmtree(folder.path / "2")

@@ -156,9 +156,10 @@ def run_backtest(
 
     scores: of the model: "computed" now, or "sent" as predictions of its name
     (docs/guides/shadow.md). beside: the model that answered them: its scores are those that were
-    sent, and of other rows those of the model of this name. labels_until_us: labels that came later do not
-    count. knowledge: of features that were not answered then, by which they are computed from the
-    archive. Raises what reading the archive, building a training set and reading a model raise.
+    sent, and of other rows those of the model of this name. labels_until_us: labels that came later
+    do not count. knowledge: of features that were not answered then, by which they are computed
+    from the archive. Raises what reading the archive, building a training set and reading a model
+    raise.
     """
     offline = Offline.open(settings)
     deployment = offline.deployment

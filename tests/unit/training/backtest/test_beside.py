@@ -42,7 +42,7 @@ def scores(folder: Path, *sent: float, named: bool = True) -> tuple[list[float],
 
 
 def test_rows_without_a_sent_score_have_the_one_that_is_computed(tmp_path: Path) -> None:
-    """Else a shadow of a fifth of the entities would be measured on that fifth alone."""
+    """A shadow of a fifth of the entities would be measured on that fifth alone else."""
     assert scores(tmp_path, 7.0, LOST, LOST, 8.0) == ([7.0, 101.0, 102.0, 8.0], BOTH)
     assert scores(tmp_path, LOST, LOST) == ([100.0, 101.0], COMPUTED)
     assert scores(tmp_path, 7.0, 8.0) == ([7.0, 8.0], SENT)
