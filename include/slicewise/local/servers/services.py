@@ -17,7 +17,7 @@ from slicewise.local.servers import redis as redis_server
 from slicewise.local.servers.ports import HOST
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
-from slicewise.models.declared import load_models
+from slicewise.models.declared import declared_models
 from slicewise.settings import Settings
 
 REDIS = redis_server.NAME
@@ -188,12 +188,12 @@ def _example(settings: Settings, state: StateFolder, name: str, command: Sequenc
 
 
 def shadowed(settings: Settings) -> bool:
-    """Tells whether a model of the project has `shadow`; of a file that is wrong, the process
-    says so."""
+    """Tells whether the project's file gives a model `shadow`, whatever version is live: a newer
+    one may come at any time. Of a file that is wrong, the process says so."""
     if not settings.models.is_file():
         return False
     try:
-        return any(model.shadow for model in load_models(settings).values())
+        return any(model.shadow for model in declared_models(settings).values())
     except SlicewiseError:
         return True
 
@@ -208,7 +208,7 @@ def shadow_summary(beat: Mapping[str, Any]) -> str:
         parts += [f"{skipped:,} answers skipped"] if skipped else []
         parts += [f"waits: {str(model['error']).splitlines()[0]}"] if model.get("error") else []
         lines.append(", ".join(parts))
-    return "; ".join(lines)
+    return "; ".join(lines) or "no model answers beside a live one now"
 
 
 def _shadow(settings: Settings, state: StateFolder, servers: Sequence[str]) -> Service:

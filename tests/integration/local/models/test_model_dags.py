@@ -114,6 +114,37 @@ def test_runs_train_judge_and_promote_a_model(platform: AirflowStack) -> None:
     assert "odd@2 beside odd@1" in text
     assert "<svg" in text
 
+    a_person_approves(platform)
+
+
+def a_person_approves(platform: AirflowStack) -> None:
+    """With the rule `approval` a run waits, shows its reasons, and promotes in the person's
+    name."""
+    file = platform.project / MODELS_FILE
+    file.write_text(MODELS.replace('"no worse"', '"approval"'))
+    run = platform.api.trigger("train_model", conf={"model": "odd", "hours": 1, "min_rows": 20})
+
+    def waits() -> str | None:
+        states = platform.api.task_states(run)
+        return None if states.get("approve") == "awaiting_input" else f"{states}"
+
+    platform.wait(waits, "the approval", PATIENCE_S)
+    assert live(platform) == "odd@2", "nobody has approved yet"
+    where = f"/api/v2/dags/train_model/dagRuns/{run.run_id}/taskInstances/approve/-1"
+    shown_to = platform.api._http.send("GET", f"{where}/hitlDetails")["body"]
+    assert "**odd@3** beside odd@2." in shown_to
+    assert "the rule of its model is 'approval'" in shown_to
+    answer = {"chosen_options": ["Approve"], "params_input": {}}
+    # a person takes longer: Airflow 3.3 fails a task that is answered before its executor has
+    # reported that it was parked
+    time.sleep(10)
+    platform.api._http.send("PATCH", f"{where}/hitlDetails", json=answer)
+    ended = platform.api.wait(run, timeout_s=PATIENCE_S)
+    assert ended.well, shown(platform, ended)
+    assert platform.api.task_states(ended)["approve"] == "success"
+    assert live(platform) == "odd@3"
+    assert "rule approval" not in page(platform, "/slicewise/reports/trainings/")
+
 
 def requests(platform: AirflowStack) -> None:
     """Answers that are logged, and their labels."""
