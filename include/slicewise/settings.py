@@ -34,6 +34,8 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]*")
 MOST_NODES = 64
 """Most nodes of the online store."""
+MOST_BEHIND_S = 1_800
+"""Largest bound for models beside the live one: sources of predictions take an hour of lateness."""
 _BETWEEN_URLS = re.compile(r",(?![^/]*@)")  # a password may have commas
 
 
@@ -166,7 +168,7 @@ class Settings:
     """Folder of the versions of models that slicewise trains (docs/guides/models.md)."""
     shadow_behind_s: int
     """A model that answers beside the live one skips logged answers where it is further behind than
-    so many seconds (docs/guides/shadow.md)."""
+    so many seconds, at most 1800 (docs/guides/shadow.md)."""
     shadow_metrics: str
     """host:port where `slicewise shadow` serves its metrics to Prometheus; port 0: any that is
     free."""
@@ -226,8 +228,8 @@ class Settings:
         def text(name: str, default: str) -> str:
             return env.get(_variable(name)) or endpoints.get(name) or default
 
-        def number(name: str, default: int, least: int = 1) -> int:
-            return _number(_variable(name), text(name, str(default)), least)
+        def number(name: str, default: int, least: int = 1, most: int | None = None) -> int:
+            return _number(_variable(name), text(name, str(default)), least, most)
 
         def path(name: str, default: Path) -> Path:
             return _path(env, _variable(name), default)
@@ -332,7 +334,7 @@ class Settings:
             monitors=path("monitors", project_dir / MONITORS_FILE),
             models=path("models", project_dir / MODELS_FILE),
             models_folder=path("models_folder", state_dir / "models"),
-            shadow_behind_s=number("shadow_behind_s", 600),
+            shadow_behind_s=number("shadow_behind_s", 600, most=MOST_BEHIND_S),
             shadow_metrics=_checked_address(
                 "SLICEWISE_SHADOW_METRICS", text("shadow_metrics", "127.0.0.1:0")
             ),
@@ -420,16 +422,17 @@ def _path(env: Mapping[str, str], variable: str, default: Path) -> Path:
         ) from error
 
 
-def _number(variable: str, value: str, least: int) -> int:
+def _number(variable: str, value: str, least: int, most: int | None = None) -> int:
     try:
         number = int(value)
     except ValueError:
         number = least - 1
-    if number < least:
+    if number < least or (most is not None and number > most):
         raise SettingsError(
             f"{value!r} is no usable number",
             where=variable,
-            expected=f"an integer of at least {least}",
+            expected=f"an integer of at least {least}"
+            + ("" if most is None else f", and at most {most:,}"),
             next_step="correct the variable, or leave it out",
         )
     return number

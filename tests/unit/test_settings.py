@@ -73,6 +73,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
         ("SLICEWISE_STREAM_METRICS", "127.0.0.1:http"),
         ("SLICEWISE_STREAM_METRICS", "0.0.0.0:²"),
         ("SLICEWISE_STREAM_METRICS", "a b:9400"),
+        ("SLICEWISE_SHADOW_BEHIND_S", "1801"),  # later predictions would be late for their source
     ],
 )
 def test_a_malformed_setting_is_refused_by_name(variable: str, value: str, tmp_path: Path) -> None:

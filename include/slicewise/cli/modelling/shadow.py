@@ -6,7 +6,7 @@ the answer, and its scores go to the topic of predictions, where its views and `
 --scores sent` find them. The API does not wait for it, and does not know of it.
 
 `slicewise up` and the main job start it by themselves where a model has `shadow`. SIGTERM ends it
-after the batches that it is at; started again it goes on where it was.
+once what it writes stands; started again it goes on where it was.
 
   slicewise shadow
 """

@@ -21,7 +21,8 @@ class Figures:
     """Counts of one model since the process began to answer by it.
 
     scored: predictions with a score. without_score: those without. skipped: logged answers that
-    were passed over, since it was too far behind. foreign: records in the log that are no answers.
+    it would have taken, and passed over, since it was too far behind. foreign: records in the log
+    that are no answers.
     """
 
     scored: int = 0

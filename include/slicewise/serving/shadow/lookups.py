@@ -24,6 +24,10 @@ PAUSE_S = 1.0
 """Least pause before a request that was not answered is sent again."""
 
 
+class Stopped(Exception):
+    """A stop was requested: what was under way is left, and made again after the next start."""
+
+
 class Rate:
     """Turns at a bounded rate, for any number of threads."""
 
@@ -44,10 +48,10 @@ class Rate:
 class Lookups:
     """Lookups of one model."""
 
-    def __init__(self, url: str, rate: Rate, sleep: Callable[[float], object]) -> None:
-        """sleep: waits so many seconds, or until the process is to end."""
+    def __init__(self, url: str, rate: Rate, wait: Callable[[float], bool]) -> None:
+        """wait: waits so many seconds, and tells whether it is to end."""
         self._client = HttpClient(url, form="json")
-        self._rate, self._sleep = rate, sleep
+        self._rate, self._wait = rate, wait
 
     def __call__(
         self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], instant_us: int
@@ -55,16 +59,16 @@ class Lookups:
         """Per entity its values at this instant, or the reason why it has none.
 
         Refs are named singly: answers of a feature set would be logged, and read here again. Raises
-        NotReady, RetryLater and StoreUnavailable after some tries.
+        NotReady, RetryLater and StoreUnavailable after some tries, and Stopped.
         """
         for left in reversed(range(TRIES)):
-            self._sleep(self._rate.wait_s())
+            self._pause(self._rate.wait_s())
             try:
                 answer = self._client.get(list(refs), list(entities), instant_us, tokens=False)
             except (NotReady, RetryLater, StoreUnavailable) as error:
                 if not left:
                     raise
-                self._sleep(max(PAUSE_S, getattr(error, "retry_after_s", 0.0)))
+                self._pause(max(PAUSE_S, getattr(error, "retry_after_s", 0.0)))
             except (BadRequest, BeyondRetention) as error:
                 if len(entities) > 1:  # one of them may be at fault alone
                     return [self(refs, [one], instant_us)[0] for one in entities]
@@ -72,6 +76,11 @@ class Lookups:
             else:
                 return [result.values for result in answer.results]
         raise AssertionError("a try returns or raises")
+
+    def _pause(self, seconds: float) -> None:
+        """Waits. Raises Stopped: a wait that a stop cuts short would bound no rate."""
+        if self._wait(seconds):
+            raise Stopped
 
     def close(self) -> None:
         """Closes its connections."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from slicewise.models.declared import DeclaredModel, load_models
 from slicewise.serving.shadow.figures import Figures, serve
 from slicewise.serving.shadow.lookups import PER_S, Rate
 from slicewise.serving.shadow.planned import Plan, plan_of
-from slicewise.serving.shadow.shadow import Shadow
+from slicewise.serving.shadow.shadow import END_S, Shadow
 from slicewise.settings import Settings
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
@@ -27,7 +28,6 @@ from slicewise.stores.online.redis import open_store
 PART = "shadow"
 EVERY_S = 2.0
 """Pause between two looks at the models' file and the deployment."""
-END_S = 20.0
 
 
 def run_shadows(settings: Settings, stop: threading.Event) -> None:
@@ -48,7 +48,7 @@ class Shadows:
         """Model, or what else -> the reason why it cannot be answered by."""
 
     def run(self, stop: threading.Event) -> None:
-        """Looks until it is to end; then each model ends its batch."""
+        """Looks until it is to end; then each model ends what it writes."""
         port = serve(self._settings.shadow_metrics, self._figures)
         log.event("shadow_started", metrics_port=port)
         while not stop.is_set():
@@ -57,8 +57,9 @@ class Shadows:
             stop.wait(EVERY_S)
         for one in self._running.values():
             one.stop()
+        deadline = time.monotonic() + END_S
         for one in self._running.values():
-            one.join(END_S)
+            one.join(max(0.0, deadline - time.monotonic()))
         self._report("stopped")
         log.event("shadow_stopped")
 
@@ -78,11 +79,11 @@ class Shadows:
             del self._refused[name]
         for name, one in list(self._running.items()):
             gone = name not in wanted or (name in plans and _differ(one.plan, plans[name]))
-            if gone:
+            if gone or one.is_ending:
                 one.stop()
-                one.join(END_S)
-                del self._running[name]
-                log.event("shadow_ended", model=name)
+                if one.join(EVERY_S):  # else at a later look: two threads would write the same
+                    del self._running[name]
+                    log.event("shadow_ended", model=name)
         for name, plan in plans.items():
             if name not in self._running:
                 self._running[name] = made = Shadow(

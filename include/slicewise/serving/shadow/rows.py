@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from slicewise.features.plan.deployment import base_of
 from slicewise.models.scoring import typed
+from slicewise.serving.logged.outcomes import Prediction
 from slicewise.serving.logged.records import LoggedAnswer
-from slicewise.serving.shadow.planned import Plan
+from slicewise.serving.shadow.planned import Plan, prediction_id
 from slicewise.stores.log.publisher import Keyed
 
 _DECODER = msgspec.json.Decoder(LoggedAnswer)
@@ -70,6 +71,28 @@ def chosen_rows(records: Sequence[Keyed], plan: Plan) -> Chosen:
                 )
             )
     return chosen
+
+
+def split_at(records: Sequence[Keyed], time_us: int) -> tuple[list[Keyed], list[Keyed]]:
+    """Records that came before an instant, and the others."""
+    older = [one for one in records if one.time_us < time_us]
+    return older, [one for one in records if one.time_us >= time_us]
+
+
+def prediction_of(row: LoggedRow, plan: Plan, score: float | None) -> Prediction:
+    """The prediction for a row: all but the score follows from the log, so that one that is made
+    again has the same id and the same instant."""
+    model = plan.model
+    is_positive = score is not None and score >= model.threshold
+    return Prediction(
+        prediction_id(row.request_id, row.entity_text, row.logged_us),
+        model.name,
+        score,
+        model.positive or None if is_positive else None,
+        row.answered_us,
+        row.request_id,
+        dict(row.entity),
+    )
 
 
 def features_of(

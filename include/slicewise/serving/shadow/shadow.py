@@ -14,11 +14,18 @@ from slicewise import log
 from slicewise.clock import Clock
 from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable
 from slicewise.models.scoring import Scores, scorer
-from slicewise.serving.logged.outcomes import Prediction, prediction_event
+from slicewise.serving.logged.outcomes import prediction_event
 from slicewise.serving.shadow.figures import Figures
-from slicewise.serving.shadow.lookups import Lookups, Rate
-from slicewise.serving.shadow.planned import Plan, prediction_id, resume_us
-from slicewise.serving.shadow.rows import LoggedRow, chosen_rows, features_of
+from slicewise.serving.shadow.lookups import Lookups, Rate, Stopped
+from slicewise.serving.shadow.planned import Plan, resume_us
+from slicewise.serving.shadow.rows import (
+    Chosen,
+    LoggedRow,
+    chosen_rows,
+    features_of,
+    prediction_of,
+    split_at,
+)
 from slicewise.stores.log.producer import EventWriter
 from slicewise.stores.log.publisher import Follower, Keyed
 
@@ -29,8 +36,11 @@ RETRY_S = 5.0
 """Pause after a failure: of the broker, the model's file or its endpoint."""
 REOPEN_S = 300.0
 """After which partitions that were added are seen."""
-PATIENCE_S = 30.0
+PATIENCE_S = 15.0
 """Longest that the broker may take for predictions."""
+END_S = PATIENCE_S + 5.0
+"""Longest that a thread may take to end: what it handed over stands or is given up by then, and
+once a stop is requested nothing more is handed over."""
 
 
 class Shadow:
@@ -46,6 +56,7 @@ class Shadow:
         self._stop = threading.Event()
         self._follower: Follower | None = None
         self._opened_at = 0.0
+        self._skips_to_us, self._skipped = 0, 0
         self._writer = EventWriter(bootstrap, PATIENCE_S, BATCH)
         self._lookups = Lookups(url, rate, self._stop.wait)
         self._scorer: Callable[[pa.Table], Scores] | None = None
@@ -59,17 +70,25 @@ class Shadow:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends it after the batch that it is at."""
+        """Ends it: predictions that are being written are waited for, and no others are begun."""
         self._stop.set()
 
-    def join(self, timeout_s: float) -> None:
-        """Waits until it has ended."""
+    @property
+    def is_ending(self) -> bool:
+        """Tells whether it was stopped."""
+        return self._stop.is_set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits until it has ended; tells whether it has."""
         self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
                 self._turn()
+            except Stopped:
+                break  # nothing of the batch is committed: it is read again
             except Exception as error:  # noqa: BLE001  # other models go on, and this one again
                 self._fail(error)
                 self._stop.wait(RETRY_S)
@@ -103,18 +122,30 @@ class Shadow:
         self.figures.behind_s = max(0.0, (now_us - oldest_us) / 1e6)
         until_us = resume_us(oldest_us, now_us, self._bound_us)
         if until_us is not None:
-            self._skip(follower, records, until_us)
-            return
+            self._skips_to_us = until_us
+        older, taken = split_at(records, self._skips_to_us)
+        passed, chosen = chosen_rows(older, self.plan), Chosen()
+        is_skipping = bool(older) and not taken  # by a model that cannot be read, too
+        if not is_skipping:
+            chosen = self._answer(taken)
+        if records:
+            follower.commit()
+        self.figures.foreign += passed.foreign + chosen.foreign
+        self._count_skipped(len(passed.rows), is_over=not older)
+        if not is_skipping:
+            self.figures.error = ""
+
+    def _answer(self, records: Sequence[Keyed]) -> Chosen:
+        """Writes predictions for the rows of these records; the rows. Raises Stopped."""
         score = self._read_model()
         chosen = chosen_rows(records, self.plan)
-        self.figures.foreign += chosen.foreign
         if chosen.rows:
             table, errors = features_of(chosen.rows, self.plan, self._lookups)
             scores = score(table)
+            if self._stop.is_set():
+                raise Stopped
             self._write(chosen.rows, scores, errors)
-        if records:
-            follower.commit()
-        self.figures.error = ""
+        return chosen
 
     def _opened(self) -> Follower:
         if self._follower is not None and time.monotonic() - self._opened_at > REOPEN_S:
@@ -125,16 +156,13 @@ class Shadow:
             self._opened_at = time.monotonic()
         return self._follower
 
-    def _skip(self, follower: Follower, records: Sequence[Keyed], until_us: int) -> None:
-        skipped = follower.forward(records, until_us)
-        follower.commit()
-        self.figures.skipped += skipped
-        log.warning(
-            "shadow_skipped",
-            model=self.plan.model.name,
-            answers=skipped,
-            behind_s=round(self.figures.behind_s, 1),
-        )
+    def _count_skipped(self, answers: int, *, is_over: bool) -> None:
+        """Counts its own answers that were passed over, and logs them once that is over."""
+        self.figures.skipped += answers
+        self._skipped += answers
+        if is_over and self._skipped:
+            log.warning("shadow_skipped", model=self.plan.model.name, answers=self._skipped)
+            self._skipped = 0
 
     def _read_model(self) -> Callable[[pa.Table], Scores]:
         """The model, read anew where its file is another."""
@@ -149,7 +177,6 @@ class Shadow:
 
     def _write(self, rows: Sequence[LoggedRow], scores: Scores, errors: dict[int, str]) -> None:
         """Writes a prediction for each row. Raises StoreUnavailable where some may not stand."""
-        model, now_us = self.plan.model, self._clock.now_us()
         failures: list[str] = []
         scored, examples = 0, list[str]()
 
@@ -163,18 +190,9 @@ class Shadow:
             scored += value is not None
             if why:
                 examples.append(f"request {row.request_id}: {why}")
-            is_positive = value is not None and value >= model.threshold
-            made = Prediction(
-                prediction_id(row.request_id, row.entity_text, row.logged_us),
-                model.name,
-                value,
-                model.positive or None if is_positive else None,
-                now_us,
-                row.request_id,
-                dict(row.entity),
-            )
+            made = prediction_of(row, self.plan, value)
             try:
-                key, event = prediction_event(made, now_us, f"request {row.request_id}")
+                key, event = prediction_event(made, row.logged_us, f"request {row.request_id}")
             except BadRequest as error:  # an entity that is larger than an event may be
                 examples.append(f"request {row.request_id}: {error.what}")
                 continue

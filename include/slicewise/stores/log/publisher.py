@@ -270,23 +270,6 @@ class Follower:
             raise self._failed(error) from error
         return records
 
-    def forward(self, records: Sequence[Keyed], time_us: int) -> int:
-        """Goes on with what came at `time_us` or later, in place of these records, which were read
-        last. Gives the number of records that are passed over. Raises StoreUnavailable."""
-        for one in reversed(records):
-            self._next[one.partition] = min(self._next[one.partition], one.offset)
-        before = dict(self._next)
-        try:
-            wanted = [TopicPartition(self.topic, p, time_us // 1000) for p in before]
-            for at in self._consumer.offsets_for_times(wanted, timeout=TIMEOUT_S):
-                _, high = self._consumer.get_watermark_offsets(at, timeout=TIMEOUT_S)
-                to = at.offset if at.offset >= 0 else high
-                self._next[at.partition] = max(before[at.partition], to)
-            self._consumer.assign(self._positions())
-        except KafkaException as error:
-            raise self._failed(error) from error
-        return sum(self._next.values()) - sum(before.values())
-
     def commit(self) -> None:
         """Says that all that was read is done. Raises StoreUnavailable."""
         positions = self._positions()

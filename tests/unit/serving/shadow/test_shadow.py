@@ -4,17 +4,27 @@ outcome."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from slicewise.local.servers.services import SHADOW, build
 from slicewise.models.declared import DeclaredModel
+from slicewise.serving.logged.outcomes import prediction_event
 from slicewise.serving.logged.records import LoggedAnswer
-from slicewise.serving.shadow.lookups import Rate
+from slicewise.serving.shadow.lookups import Lookups, Rate, Stopped
 from slicewise.serving.shadow.planned import Plan, prediction_id, resume_us
-from slicewise.serving.shadow.rows import chosen_rows, features_of
+from slicewise.serving.shadow.rows import chosen_rows, features_of, prediction_of, split_at
+from slicewise.serving.shadow.shadow import END_S, PATIENCE_S
+from slicewise.settings import Settings
 from slicewise.stores.log.publisher import Keyed
 
 KINDS = {"v:a": pa.int64(), "v:b": pa.float64()}
@@ -36,6 +46,29 @@ def record(user: str, answer: object, **more: Any) -> Keyed:
 
 def unasked(refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at: int) -> list[list[Any]]:
     raise AssertionError(f"{refs} of {entities} at {at}")
+
+
+@contextmanager
+def away() -> Iterator[tuple[str, list[str]]]:
+    """An API whose store is away: its address, and the paths that were requested."""
+    requests: list[str] = []
+
+    class Api(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            requests.append(self.path)
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Writes nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Api) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", requests
+        server.shutdown()
+        thread.join(5)
 
 
 def test_a_larger_share_has_all_entities_of_a_smaller_one() -> None:
@@ -121,6 +154,48 @@ def test_an_id_is_of_the_request_the_entity_and_the_event() -> None:
     assert same.startswith("r-")
     others = [("q", '{"u":"a"}', 5), ("r", '{"u":"b"}', 5), ("r", '{"u":"a"}', 6)]
     assert same not in {prediction_id(*one) for one in others}
+
+
+def test_a_prediction_that_is_written_again_has_the_same_bytes() -> None:
+    rows = chosen_rows([record("a", {"v:a": 1, "v:b": 2.0}, logged_at=9, answered_at=7)], plan())
+    [row] = rows.rows
+    made = prediction_of(row, plan(), 0.25)
+    event = prediction_event(made, row.logged_us, "here")
+    assert event == prediction_event(prediction_of(row, plan(), 0.25), row.logged_us, "here")
+    written = json.loads(event[1])
+    assert (written["logged_at"], written["predicted_at"]) == (9, 7), "those of the answer"
+
+
+def test_only_answers_that_a_model_would_take_count_as_skipped() -> None:
+    share = 0.5
+    records = [record(f"u{n}", {}, feature_set="st"[n % 2]) for n in range(100)]
+    records = [replace(one, time_us=n) for n, one in enumerate(records)]
+    own = {row.request_id for row in chosen_rows(records, plan(share)).rows}
+    assert 0 < len(own) < 50
+    older, left = split_at(records, 40)
+    assert [one.time_us for one in left] == list(range(40, 100))
+    skipped = chosen_rows(older, plan(share)).rows
+    assert len(skipped) == len([name for name in own if int(name[3:]) < 40])
+
+
+def test_no_lookup_is_sent_once_a_stop_is_requested() -> None:
+    """Else its turns would come at once, and it would read as fast as it can."""
+    stop, rate = threading.Event(), Rate(1.0)
+    with away() as (url, requests):
+        lookups = Lookups(url, rate, stop.wait)
+        threading.Timer(0.3, stop.set).start()
+        begun = time.monotonic()
+        with pytest.raises(Stopped):
+            list(map(partial(lookups, ["v:a"], [{"u": "a"}]), range(100)))
+        assert time.monotonic() - begun < 5.0
+        lookups.close()
+    assert len(requests) <= 1
+
+
+def test_no_thread_outlives_the_wait_for_it_with_a_write_under_way() -> None:
+    given = Settings.load({})
+    assert PATIENCE_S < END_S, "what it hands to the broker stands or is given up by then"
+    assert build(given).services[SHADOW].stop_timeout_s > END_S
 
 
 def test_turns_come_at_a_bounded_rate() -> None:
