@@ -46,8 +46,9 @@ def backtest_arguments(run: Run, page: str) -> tuple[str, ...]:
         start = text_of_instant(run.run_after - timedelta(hours=hours))
     if start:
         arguments.append(f"--start={start}")
-    labels = str(run.params.get("labels_until") or "").strip() or until
-    arguments += [f"--end={end or until}", f"--labels-until={labels}"]
+    labels = str(run.params.get("labels_until") or "").strip()
+    for option, text in (("--end", end), ("--labels-until", labels)):
+        arguments.append(f"{option}={until if _is_later(text or until, run.run_after) else text}")
     return (*arguments, "--json", f"--html={page}")
 
 
@@ -150,6 +151,15 @@ def _line(cells: Any) -> str:
 def text_of_instant(instant: datetime) -> str:
     """An instant as commands take it."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _is_later(text: str, instant: datetime) -> bool:
+    """Tells whether a text is an instant that is not before this one."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return at.tzinfo is not None and at >= instant
 
 
 def _refused(name: str, value: object, expected: str) -> BadRequest:

@@ -55,6 +55,24 @@ def test_hours_end_with_the_run_and_instants_are_handed_on() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("2026-11-21T09:30:01Z", UNTIL),
+        ("2026-11-21T10:30:00+00:30", UNTIL),
+        ("2027-01-01T00:00:00-12:00", UNTIL),
+        ("2026-11-21T10:00:00+01:00", "2026-11-21T10:00:00+01:00"),
+        ("2026-11-21T23:00:00", "2026-11-21T23:00:00"),
+        ("noon", "noon"),
+    ],
+)
+def test_an_end_after_the_run_is_the_run(given: str, taken: str) -> None:
+    """One that was tried again later would read other rows; what is no instant is the command's to
+    refuse."""
+    assert f"--end={taken}" in arguments(end=given)
+    assert f"--labels-until={taken}" in arguments(labels_until=given)
+
+
+@pytest.mark.parametrize(
     "params",
     [
         {"model": ""},
