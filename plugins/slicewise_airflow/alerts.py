@@ -39,6 +39,7 @@ from slicewise.lifecycle.checking import (
 )
 from slicewise.lifecycle.health.alerts import (
     BY_HAND,
+    BY_MODEL,
     OWNER,
     Alert,
     Matter,
@@ -48,6 +49,7 @@ from slicewise.lifecycle.health.alerts import (
     deadline_alert,
     fresh_cause,
     matter_alert,
+    model_cause,
 )
 from slicewise.lifecycle.health.judge import AGING, Part
 from slicewise.lifecycle.incidents import Incidents, Step
@@ -128,6 +130,7 @@ def page(context: Mapping[str, Any]) -> None:
                 tries=int(getattr(instance, "try_number", 1) or 1),
                 owner=_owner(context),
                 next_step=str(getattr(error, "next_step", "") or "") if lasts(error) else "",
+                model=_model(context),
             ),
             first_failure_us(context),
         )
@@ -143,7 +146,10 @@ def settle(context: Mapping[str, Any]) -> None:
     if getattr(instance, "map_index", -1) >= 0:
         return  # others of its kind may have failed: the task that made them knows of all
     name = _name(instance)
-    over = {key for key in opened if key == name or key.startswith(f"{name}.")}
+    if instance.dag_id in BY_MODEL:
+        over = {model_cause(instance.dag_id, instance.task_id, _model(context)) or name}
+    else:
+        over = {key for key in opened if key == name or key.startswith(f"{name}.")}
     if instance.task_id in CHECKS:
         over.add("check_not_made")
         params = dict(context.get("params") or {})
@@ -410,6 +416,11 @@ def _server_was_away(context: Mapping[str, Any]) -> str:
     kept, since_us = _kept(), int(began.timestamp() * 1e6)
     away = (key for key in (STORE, BROKER) if incidents.changed_since(kept, key, since_us))
     return next(away, "")
+
+
+def _model(context: Mapping[str, Any]) -> str:
+    """The model that a run is about; empty where it is about none."""
+    return str(dict(context.get("params") or {}).get("model") or "").strip()
 
 
 def _owner(context: Mapping[str, Any]) -> str:

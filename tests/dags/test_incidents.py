@@ -220,6 +220,29 @@ def test_a_missed_deadline_is_over_with_the_last_task_of_a_run(receiver: Receive
     assert receiver.events() == ["deadline_missed", "incident_over"]
 
 
+def test_models_that_fail_to_train_are_an_incident_each(receiver: Receiver) -> None:
+    instance = task("train_model", "train")
+    for model in ("delay", "delay.v2", "delay"):
+        failed(instance, model=model)
+    first, second = receiver.posts
+    assert first["key"] == "train_model.train.delay"
+    assert second["key"] == "train_model.train.delay.v2"
+    settle({"task_instance": instance, "params": {"model": ""}})
+    settle({"task_instance": instance, "params": {"model": "del"}})
+    assert len(receiver.posts) == 2
+    settle({"task_instance": instance, "params": {"model": " delay "}})
+    assert receiver.posts[2]["key"] == first["key"]
+    assert [receiver.posts[2]["event"], len(receiver.posts)] == ["incident_over", 3]
+
+
+def test_a_run_without_a_model_that_fails_is_an_incident_of_its_task(receiver: Receiver) -> None:
+    instance = task("train_model", "begin")
+    failed(instance, model="")
+    assert receiver.posts[0]["key"] == "train_model.begin"
+    settle({"task_instance": instance, "params": {"model": ""}})
+    assert receiver.events() == ["task_failed", "incident_over"]
+
+
 def test_bad_records_of_a_source_are_over_with_its_next_good_ones(receiver: Receiver) -> None:
     reasons = ["plays: 7 of 9 records were bad", "songs: 1 of 9 records were bad"]
     page_records({"task_instance": task()}, reasons)

@@ -107,6 +107,8 @@ BY_HAND = (
     "stop_stream",
 )
 """DAGs of which each run was wanted by itself, so that each that fails is told."""
+BY_MODEL = ("train_model",)
+"""DAGs whose runs are each about a model, so that a model's failures are an incident."""
 
 
 @dataclass(frozen=True)
@@ -457,10 +459,11 @@ def alert(
     tries: int = 1,
     owner: str = OWNER,
     next_step: str = "",
+    model: str = "",
 ) -> Alert:
     """An alert for a failed task. Of an error only its first line is told: the log has the rest.
     tries: how often the task was tried; next_step: of the error itself, where it has one that
-    helps."""
+    helps; model: that the run is about."""
     words = _first_line("" if error is None else str(error))
     if _FULL in words:
         next_step = "make room on the disk, then clear the task: nothing of it is half done"
@@ -472,12 +475,17 @@ def alert(
         error=words,
         runbook=runbook_link(dag, runbook_base),
         url=url,
-        cause=f"{dag}.{task}.{run}" if dag in BY_HAND else "",
+        cause=f"{dag}.{task}.{run}" if dag in BY_HAND else model_cause(dag, task, model),
         severity="critical" if dag in _CRITICAL_DAGS else "warning",
         owner=owner,
         attempts=f"{tries} times, and each failed" if tries > 1 else "",
         next_step=next_step or NEXT.get(dag, ""),
     )
+
+
+def model_cause(dag: str, task: str, model: str) -> str:
+    """The cause of a task's failures for a model; empty where its runs are not each about one."""
+    return f"{dag}.{task}.{model}" if dag in BY_MODEL and model else ""
 
 
 def deadline_alert(dag: str, run: str, deadline: str, *, runbook_base: str = "") -> Alert:
