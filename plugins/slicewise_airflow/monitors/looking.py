@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from slicewise.errors import SettingsError, SlicewiseError
 from slicewise.lifecycle.health.deadlines import Deadlines
 from slicewise.lifecycle.monitors.monitor import LOOKS, Judged, Monitor
-from slicewise.local.monitors.looking import judged, load_monitors
+from slicewise.local.monitors.looking import judged, load_monitors, require_models
 from slicewise.local.servers.inbox import Inbox
 from slicewise.log import warning
 from slicewise.settings import Settings
@@ -53,6 +53,7 @@ class Looking:
         if causes != self._causes:  # also at the first look: an earlier watch may have left some
             settle_monitors(causes)
             self._causes = causes
+            self._check_models(monitors)
         looked = judged(self.settings, monitors)
         if looked is None:  # the API's absence is a matter of its own
             return
@@ -74,6 +75,13 @@ class Looking:
             self._retrain(monitors)
         if tended:
             remind(self.deadlines.notified)
+
+    def _check_models(self, monitors: tuple[Monitor, ...]) -> None:
+        """Warns of a model that could not be trained: its monitor is looked at all the same."""
+        try:
+            require_models(monitors, self.settings)
+        except SettingsError as error:
+            warning("monitor_trains_nothing", what=error.what, where=error.where)
 
     def _retrain(self, monitors: Sequence[Monitor]) -> None:
         """Has the models trained of monitors that are out of their bounds: once for an incident,

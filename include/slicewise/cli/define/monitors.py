@@ -3,7 +3,8 @@
 A monitor holds a feature of an entity within bounds: the accuracy of a model, the drift of its
 scores, the number of answers. They stand in monitors.toml beside the definitions. ingest_stream
 looks at them every five seconds, and tells the owner of one that is out of its bounds for three
-looks. This command looks once, and ends with 1 where one is out of its bounds.
+looks. This command looks once, and ends with 1 where one is out of its bounds. It refuses one whose
+`retrain` names no model that slicewise trains.
 
   slicewise monitors
   slicewise monitors --json
@@ -24,9 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.table import print_table
     from slicewise.errors import StoreUnavailable
-    from slicewise.local.monitors.looking import judged, load_monitors
+    from slicewise.local.monitors.looking import judged, load_monitors, require_models
 
     monitors = load_monitors(settings)
+    require_models(monitors, settings)
     looked = judged(settings, monitors)
     if looked is None:
         raise StoreUnavailable(

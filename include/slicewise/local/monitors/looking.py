@@ -6,10 +6,13 @@ from slicewise.client.http import HttpClient
 from slicewise.errors import (
     NotReady,
     RetryLater,
+    SettingsError,
     SlicewiseError,
     StoreUnavailable,
 )
 from slicewise.lifecycle.monitors.monitor import Judged, Monitor, parsed
+from slicewise.models.declared import declared_models
+from slicewise.names import nearest
 from slicewise.settings import MONITORS_FILE, Settings, read_listed
 
 TIMEOUT_S = 3.0
@@ -21,6 +24,28 @@ def load_monitors(settings: Settings) -> tuple[Monitor, ...]:
     file = settings.monitors
     document = read_listed(file, settings.project_dir / MONITORS_FILE, "SLICEWISE_MONITORS")
     return parsed(document, str(file))
+
+
+def require_models(monitors: tuple[Monitor, ...], settings: Settings) -> None:
+    """Requires of each `retrain` a model that slicewise trains. Raises SettingsError."""
+    wanted = [one for one in monitors if one.retrain]
+    models = declared_models(settings) if wanted else {}
+    trained = {name for name, model in models.items() if model.training is not None}
+    for one in wanted:
+        if one.retrain not in trained:
+            is_listed = one.retrain in models
+            raise SettingsError(
+                f"slicewise does not train model {one.retrain!r}"
+                if is_listed
+                else f"there is no model {one.retrain!r}",
+                where=f"{settings.monitors}: [monitors.{one.name}] retrain",
+                expected="one of " + ", ".join(sorted(trained))
+                if trained
+                else f"a model with a training, in {settings.models}",
+                next_step="name another, or give it a training: docs/guides/models.md"
+                if is_listed
+                else nearest(one.retrain, sorted(trained)),
+            )
 
 
 def judged(settings: Settings, monitors: tuple[Monitor, ...]) -> tuple[Judged, ...] | None:
