@@ -179,7 +179,7 @@ def test_only_answers_that_a_model_would_take_count_as_skipped() -> None:
 
 
 def test_no_lookup_is_sent_once_a_stop_is_requested() -> None:
-    """Else its turns would come at once, and it would read as fast as it can."""
+    """Turns that a stop cuts short would let it read as fast as it can."""
     stop, rate = threading.Event(), Rate(1.0)
     with away() as (url, requests):
         lookups = Lookups(url, rate, stop.wait)
