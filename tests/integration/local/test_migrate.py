@@ -9,7 +9,7 @@ import pytest
 
 from slicewise.aggregates.exact.sums import Sum
 from slicewise.features.plan.changes.migrating import STEPS
-from tests.integration.local.deployed_project import VIEW, Platform
+from tests.integration.local.deployed_project import MORE, VIEW, Platform
 
 SUMS = VIEW.format(name="listening", aggregate='sum("seconds")')
 
@@ -74,6 +74,43 @@ def test_where_both_cannot_be_compared_the_name_stays(
     monkeypatch.setattr(Sum, "earlier", {1: FirstSum})
     assert platform.runs("migrate")[0] == 1, "nothing is archived"
     assert views(platform) == ("listening", "listening@2")
+
+
+def test_changes_that_are_no_part_of_it_are_not_deployed_along(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform.deploys(SUMS)
+    before = platform.stands
+    monkeypatch.setattr(Sum, "semantic_version", 2)
+    monkeypatch.setattr(Sum, "earlier", {1: FirstSum})
+    platform.writes(SUMS, MORE)
+    code, printed = platform.runs("migrate", "--plan")
+    assert code == 0, printed
+    assert "not part of it, and not applied yet" in printed
+    code, printed = platform.runs("migrate")
+    assert (code, platform.stands) == (1, before), printed
+    assert "other changes that are not applied: view longest (new)" in printed
+    assert "slicewise apply first" in printed
+    platform.runs("migrate", "--with-others")
+    assert {"longest", "listening@2"} <= {*views(platform)}
+
+
+def test_a_version_that_somebody_keeps_stays(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform.deploys(SUMS)
+    later = VIEW.format(name="listening", aggregate='sum("seconds", where="seconds > 3")')
+    platform.writes(later)
+    assert platform.runs("apply", "--no-wait")[0] == 0
+    assert platform.runs("promote", "listening@2")[0] == 0
+    monkeypatch.setattr(Sum, "semantic_version", 2)
+    monkeypatch.setattr(Sum, "earlier", {1: FirstSum})
+    assert platform.runs("apply", "--no-wait")[0] == 0
+    assert platform.runs("promote", "listening@3")[0] == 0
+    code, printed = platform.runs("migrate")
+    assert code == 0, printed
+    assert "listening@1 stays" in printed
+    assert views(platform) == ("listening", "listening@1")
 
 
 def test_without_the_class_of_before_the_deployment_is_refused(

@@ -7,12 +7,15 @@ and the old one is retired: by the commands that do so for any version (docs/gui
 
 The plan is shown first. What is done already is not done again: run it again, and it goes on. Where
 values of both differ it stops before the name moves, and --changed goes on. Views may be named:
-then any change that needs a version is moved so.
+then any change that needs a version is moved so. Other changes of the project that nobody has
+applied are listed, and it stops; --with-others deploys them too. Of each view the version that was
+live goes; others stay readable by their own names, until slicewise retire.
 
   slicewise migrate --plan              what would be done
   slicewise migrate                     every view that needs it
   slicewise migrate by_card --here      one view; its history is built without Airflow
   slicewise migrate by_card --changed   also where the values differ, once somebody saw how
+  slicewise migrate --with-others       and deploy what else changed in the project
 """
 
 from __future__ import annotations
@@ -25,12 +28,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from slicewise.cli.deploying import add_deploying, deployed
-from slicewise.errors import ServerError
+from slicewise.errors import DefinitionError, ServerError
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from slicewise.features.plan.changes.explain import Changed
     from slicewise.features.plan.changes.projects import Migration
 
 
@@ -43,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--changed", action="store_true", help="promote also where values of both differ"
     )
+    parser.add_argument(
+        "--with-others", action="store_true", help="deploy other changes of the project too"
+    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -50,34 +57,70 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(line, file=sys.stderr if arguments.json else sys.stdout, flush=True)
 
     names = list(dict.fromkeys(arguments.view))
-    plan = _left(settings, names, plan=arguments.plan)
+    plan, others = _left(settings, names, plan=arguments.plan)
     for one in plan:
         notify(f"{one.view:<24} {one.version:<24} {', '.join(one.steps)}")
         for reason in one.reasons:
             notify(f"{'':<24} {reason}")
+        for name in one.stays:
+            notify(
+                f"{'':<24} {name} stays, by its class of before: slicewise retire {name} before a "
+                "release without it"
+            )
+    for change in others:
+        notify(f"{change.name:<24} {change.effect}: not part of it, and not applied yet")
     if not plan:
         notify("nothing to migrate")
     done = bool(plan) and not arguments.plan
     if done:
+        if others and not arguments.with_others:
+            raise _others_wait(others)
         with redirect_stdout(sys.stderr if arguments.json else sys.stdout):
             _migrate(arguments, settings, [one.view for one in plan], plan, notify)
     if arguments.json:
-        print(json.dumps({"done": done, "migrations": [asdict(one) for one in plan]}))
+        others_json = [change.to_json() for change in others]
+        migrations = [asdict(one) for one in plan]
+        print(json.dumps({"done": done, "migrations": migrations, "others": others_json}))
     return 0
 
 
-def _left(settings: Settings, names: Sequence[str], *, plan: bool) -> tuple[Migration, ...]:
-    """Migrations that are left, by what is deployed and built now."""
-    from slicewise.features.plan.changes.projects import migrations, whole
+def _others_wait(others: Sequence[Changed]) -> DefinitionError:
+    names = ", ".join(f"{change.kind} {change.name} ({change.effect})" for change in others)
+    return DefinitionError(
+        f"the project has other changes that are not applied: {names}",
+        where="migrate",
+        expected="a migration by itself",
+        next_step="slicewise apply first; or slicewise migrate --with-others deploys them too",
+    )
+
+
+def _left(
+    settings: Settings, names: Sequence[str], *, plan: bool
+) -> tuple[tuple[Migration, ...], tuple[Changed, ...]]:
+    """Migrations that are left, by what is deployed and built now; and the project's changes that
+    would be deployed along with them."""
+    from slicewise.features.naming import version_of
+    from slicewise.features.plan.changes.projects import beside, migrations, whole
     from slicewise.features.plan.planner import plan as planned
     from slicewise.features.project import load_project
     from slicewise.local import deploy
+    from slicewise.stores.lake.stood import read_registry
 
     project = planned(load_project(settings.definitions))
-    with deployed(settings, plan=plan) as (_, stored):
+    with deployed(settings, plan=plan) as (store, stored):
         now = deploy.require_units(stored)
         after = whole(project, now, probes=settings.probes == "on")
-        return migrations(project, after, now, deploy.building(now, stored.metadata), names)
+        has_versions = any(version_of(name) is not None for name in now.views)
+        stood = read_registry(settings, store).stood if has_versions else ()
+        left = migrations(
+            project,
+            after,
+            now,
+            deploy.building(now, stored.metadata),
+            names,
+            [one.deployment for one in stood],
+        )
+        return left, beside(after, now, left)
 
 
 def _migrate(
@@ -110,7 +153,7 @@ def _migrate(
     if promoted:
         _step(["promote", *promoted, *by])
     _step(["retire", *dict.fromkeys(name for one in plan for name in one.replaced), *by])
-    left = _left(settings, views, plan=False)
+    left, _ = _left(settings, views, plan=False)
     if left:
         raise ServerError(
             f"{', '.join(one.view for one in left)} is not migrated: something else was deployed",

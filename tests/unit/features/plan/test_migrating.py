@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from slicewise.aggregates.exact.sums import Sum
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.changes.explain import changes
-from slicewise.features.plan.changes.migrating import STEPS, Migration, migrations
+from slicewise.features.plan.changes.migrating import STEPS, Migration, beside, migrations
 from slicewise.features.plan.changes.projects import promoted, retired, whole
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
@@ -37,6 +38,15 @@ def raise_it(patch: pytest.MonkeyPatch, *, kept: bool = True) -> None:
     patch.setattr(Sum, "earlier", {1: FirstSum} if kept else {})
 
 
+def _counts() -> sw.FeatureView:
+    return sw.FeatureView(
+        "counts",
+        source=PLAYS,
+        entity=["user_id"],
+        features=[sw.Feature("plays", sw.count(), windows=["1h"])],
+    )
+
+
 def planned(*aggregates: Aggregate) -> Deployment:
     """A project of two views: of these aggregates, and of a count."""
     features = [
@@ -44,12 +54,7 @@ def planned(*aggregates: Aggregate) -> Deployment:
     ]
     views = [
         sw.FeatureView("totals", source=PLAYS, entity=["user_id"], features=features),
-        sw.FeatureView(
-            "counts",
-            source=PLAYS,
-            entity=["user_id"],
-            features=[sw.Feature("plays", sw.count(), windows=["1h"])],
-        ),
+        _counts(),
     ]
     return plan(Project.of("music", [PLAYS, *views]))
 
@@ -59,9 +64,11 @@ def stored(deployment: Deployment) -> Deployment:
     return Deployment.from_json(deployment.to_json())
 
 
-def left(now: Deployment, stands: Deployment, *unready: str) -> tuple[Migration, ...]:
-    """Migrations that definitions leave on what stands."""
-    return migrations(now, whole(now, stands, probes=False), stands, unready)
+def left(
+    now: Deployment, stands: Deployment, *unready: str, stood: Sequence[Deployment] = ()
+) -> tuple[Migration, ...]:
+    """Migrations that definitions leave on what stands, after others that stood."""
+    return migrations(now, whole(now, stands, probes=False), stands, unready, (), stood)
 
 
 @pytest.mark.parametrize("where", [None, "seconds > 3"])
@@ -106,7 +113,8 @@ def test_each_step_that_is_done_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
     assert [one.steps for one in left(now, after, "totals@2")] == [STEPS[1:]]
     assert [one.steps for one in left(now, after)] == [STEPS[2:]]
     live = promoted(after, "totals@2")
-    assert left(now, live) == (replace(first, steps=("retire",)),)
+    assert left(now, live, stood=[stands, after, live]) == (replace(first, steps=("retire",)),)
+    assert left(now, live) == (), "nobody knows what it replaced"
     over = retired(live, ["totals@1"])
     assert left(now, over) == ()
     assert set(over.views) == {"totals", "counts"}
@@ -118,6 +126,63 @@ def test_a_version_that_the_definitions_are_not_is_no_aim(monkeypatch: pytest.Mo
     stands = whole(planned(sw.max("seconds")), Deployment.from_json(text), probes=False)
     (one,) = left(planned(sw.sum("seconds")), stands)
     assert (one.version, one.steps) == ("totals@3", STEPS)
+
+
+def test_a_version_that_was_not_the_live_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody keeps version 1 readable; only version 2, which was live, is replaced."""
+    first = planned(sw.sum("seconds"))
+    second = whole(planned(sw.sum("seconds", where="seconds > 3")), first, probes=False)
+    both = promoted(second, "totals@2")
+    texts = [one.to_json() for one in (first, second, both)]
+    raise_it(monkeypatch)
+    stood = [Deployment.from_json(text) for text in texts]
+    now = planned(sw.sum("seconds", where="seconds > 3"))
+    (one,) = left(now, stood[-1], stood=stood)
+    assert (one.version, one.replaced, one.stays) == ("totals@3", ("totals@2",), ("totals@1",))
+    stood.append(whole(now, stood[-1], probes=False))
+    stood.append(promoted(stood[-1], "totals@3"))
+    (one,) = left(now, stood[-1], stood=stood)
+    assert (one.steps, one.replaced, one.stays) == (("retire",), ("totals@2",), ("totals@1",))
+    stood.append(retired(stood[-1], ["totals@2"]))
+    assert left(now, stood[-1], stood=stood) == ()
+    assert set(stood[-1].views) == {"totals", "totals@1", "counts"}
+
+
+def test_other_changes_of_the_project_are_no_part_of_a_migration() -> None:
+    stands = planned(sw.sum("seconds"))
+    more = sw.FeatureView(
+        "more",
+        source=PLAYS,
+        entity=["user_id"],
+        features=[sw.Feature("plays", sw.count(), windows=["1h"])],
+    )
+    views = [
+        sw.FeatureView(
+            "totals",
+            source=PLAYS,
+            entity=["user_id"],
+            features=[sw.Feature("value0", sw.max("seconds"), windows=["1h"])],
+        ),
+        sw.FeatureView(
+            "counts",
+            source=PLAYS,
+            entity=["user_id"],
+            owner="ann",
+            features=[sw.Feature("plays", sw.count(), windows=["1h"])],
+        ),
+    ]
+    alone = plan(Project.of("music", [PLAYS, views[0], _counts()]))
+    for now, names in (
+        (alone, []),
+        (plan(Project.of("music", [PLAYS, *views, more])), ["more", "counts"]),
+        (plan(Project.of("music", [PLAYS, views[0]])), ["counts"]),
+    ):
+        after = whole(now, stands, probes=False)
+        moved = migrations(now, after, stands, (), ["totals"])
+        assert [one.steps for one in moved] == [STEPS]
+        assert sorted(one.name for one in beside(after, stands, moved)) == sorted(names)
+    done = whole(alone, stands, probes=False)
+    assert beside(done, done, migrations(alone, done, done, (), ["totals"])) == ()
 
 
 def test_a_named_view_is_moved_whatever_changed() -> None:

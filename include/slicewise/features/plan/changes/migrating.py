@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from slicewise.aggregates import Behind
+from slicewise.features import own
 from slicewise.features.naming import at_version, base_of, version_of
 from slicewise.features.plan.build import fingerprinted
+from slicewise.features.plan.changes.history import Changed, changed
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.suites import FEATURES
 from slicewise.names import unknown
 
 Step = Literal["apply", "build", "diff", "promote", "retire"]
@@ -29,10 +32,12 @@ class Migration:
     version: str
     """Name of the version that takes the view's."""
     replaced: tuple[str, ...]
-    """Names, once it did, of the versions that go."""
+    """Name, once it did, of the version that was live before it, and goes."""
     reasons: tuple[str, ...]
     steps: tuple[Step, ...]
     """Steps that are left, in their order."""
+    stays: tuple[str, ...] = ()
+    """Versions that an earlier code stores too, and that stay readable by their own names."""
 
 
 def migrations(
@@ -41,10 +46,12 @@ def migrations(
     deployed: Deployment,
     unready: Collection[str],
     views: Sequence[str] = (),
+    stood: Sequence[Deployment] = (),
 ) -> tuple[Migration, ...]:
     """Migrations that are left. planned: the definitions by themselves; after: what `apply` would
     deploy; unready: views whose history is not built; views: by default those of which this code
-    stores an aggregate otherwise.
+    stores an aggregate otherwise; stood: all deployments until now, the newest last, which say
+    what the live version replaced.
 
     Raises UnknownName for a view that is not deployed.
     """
@@ -53,7 +60,8 @@ def migrations(
         if name not in live:
             raise unknown("view", name, dict.fromkeys(live), "slicewise migrate")
     left = (
-        _migration(name, planned, after, deployed, unready, bool(views)) for name in views or live
+        _migration(name, planned, after, deployed, unready, bool(views), stood)
+        for name in views or live
     )
     return tuple(one for one in left if one is not None)
 
@@ -65,24 +73,55 @@ def _migration(
     deployed: Deployment,
     unready: Collection[str],
     named: bool,
+    stood: Sequence[Deployment],
 ) -> Migration | None:
     stands = after.live_version("view", view)
     units = {name: after.view(name) for name in after.views if base_of(name) == view}
     old = {name: one for name, of in units.items() if (one := _behind(of))}
     declared = _declared(view, planned, after, units)
-    gone = tuple(name for name in old if name not in (view, declared))
+    others = tuple(name for name in old if name not in (view, declared))
     if declared != view and (named or view in old):
         steps = STEPS[2:]
         if declared not in deployed.views:
             steps = STEPS
         elif declared in unready:
             steps = STEPS[1:]
-        replaced = (at_version(view, stands.live), *gone)
-        return Migration(view, declared, replaced, _reasons(old.get(view, ())), steps)
-    if not gone or view in old:
+        replaced = (at_version(view, stands.live),)
+        return Migration(view, declared, replaced, _reasons(old.get(view, ())), steps, others)
+    before = _before(view, stands.live, stood)
+    if view in old or before not in others:
         return None
-    reasons = _reasons([one for name in gone for one in old[name]])
-    return Migration(view, at_version(view, stands.live), gone, reasons, ("retire",))
+    others = tuple(name for name in others if name != before)
+    version = at_version(view, stands.live)
+    return Migration(view, version, (before,), _reasons(old[before]), ("retire",), others)
+
+
+def _before(view: str, live: int, stood: Sequence[Deployment]) -> str:
+    """Name of the version that was live before the one that is; empty where none was recorded."""
+    numbers = (one.live_version("view", view).live for one in reversed(stood) if view in one.views)
+    return next((at_version(view, number) for number in numbers if number != live), "")
+
+
+def beside(
+    after: Deployment, deployed: Deployment, plan: Sequence[Migration]
+) -> tuple[Changed, ...]:
+    """Changes that `apply` would deploy along with these migrations, and that are none of them."""
+    if not any("apply" in one.steps for one in plan):
+        return ()
+    moved = {one.view for one in plan} | {own.VIEW}
+    return tuple(
+        one for one in changed(after, deployed) if base_of(_view_of(one, after)) not in moved
+    )
+
+
+def _view_of(change: Changed, after: Deployment) -> str:
+    """Name of the view that the change is of; empty where it is of none."""
+    if change.kind == "expectations":
+        return change.name.removeprefix(f"{FEATURES}.")
+    if change.kind == "leaderboard":
+        of = {one.name: one.view for one in after.leaderboards}
+        return of.get(change.name, "")
+    return change.name if change.kind == "view" else ""
 
 
 def _declared(

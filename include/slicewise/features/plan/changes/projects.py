@@ -18,6 +18,7 @@ from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSo
 from slicewise.features.declare.project import Project
 from slicewise.features.naming import at_version, base_of
 from slicewise.features.plan.changes.migrating import Migration as Migration
+from slicewise.features.plan.changes.migrating import beside as beside
 from slicewise.features.plan.changes.migrating import migrations as migrations
 from slicewise.features.plan.changes.moving import promoted as promoted
 from slicewise.features.plan.changes.moving import retired as retired
