@@ -36,7 +36,8 @@ def backfill(context: Context, view: str | None) -> Report:
     units.sort(key=lambda unit: (unit.lifetime, unit.retention_us))
     for before, unit in pairwise(units):
         put_phase(context, [unit], f"its turn comes after view {before.view}")
-    with _paced(context) as pace, _computing() as executor:
+    # rests end before the executor is waited for: what fails ends at once
+    with _computing() as executor, _paced(context) as pace:
         builds = _begun(context, units, report, executor, pace)
         while pending := [build for build in builds if build.result is None]:
             # the first that has rows to write: Spark computes those of the others meanwhile
@@ -46,6 +47,7 @@ def backfill(context: Context, view: str | None) -> Report:
         "bound_ms": pace.bound_ms,
         "slowest": pace.slowest,
         "rested_s": round(pace.rested_s, 1),
+        "unmeasured": pace.unmeasured,
     }
     report.more = {"units": built, "ready": all(unit["ready"] for unit in built), "pace": paced}
     return report

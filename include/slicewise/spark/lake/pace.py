@@ -18,6 +18,10 @@ from slicewise.lifecycle.pacing.shares import Freshness
 from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.online.redis.status import read_status
 
+_UNREADABLE = (SlicewiseError, OSError, LookupError, TypeError, ValueError)
+"""Errors by which a look fails: ours, those of a connection, and of texts that another version of
+slicewise wrote."""
+
 
 @dataclass
 class Pace:
@@ -29,6 +33,9 @@ class Pace:
     """Share of its time at which the build works."""
     slowest: float = 1.0
     rested_s: float = 0.0
+    unmeasured: str = ""
+    """Reason why the last look that failed did; empty where none did."""
+    _away: bool = False
     _seen: Freshness = shares.UNMEASURED
     _over: threading.Event = field(default_factory=threading.Event)
 
@@ -42,12 +49,24 @@ class Pace:
         return shares.reason(self._seen, self.share, self.bound_ms)
 
     def step(self) -> None:
-        """Looks once, and decides."""
-        was, self._seen = self.share, self.look()
+        """Looks once, and decides. A look that fails measures nothing, and is told once."""
+        was, self._seen = self.share, self._looked()
         self.share = shares.next_share(was, self._seen.late_ms, self.bound_ms * self._seen.times)
         self.slowest = min(self.slowest, self.share)
         if (was < 1.0) != self.slowed:
             event("build_paced", share=round(self.share, 3), late_ms=self._seen.late_ms)
+
+    def _looked(self) -> Freshness:
+        try:
+            seen = self.look()
+        except _UNREADABLE as error:  # the store is away, or another version wrote the status
+            self.unmeasured = error.what if isinstance(error, SlicewiseError) else repr(error)
+            if not self._away:
+                warning("build_not_paced", error=self.unmeasured)
+            self._away = True
+            return shares.UNMEASURED
+        self._away = False
+        return seen
 
     def rest(self, took_s: float) -> None:
         """Rests after a piece of work that took so many seconds."""
@@ -72,10 +91,7 @@ class Pace:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            try:
-                self.step()
-            except SlicewiseError as error:  # what works meets it too, and says it
-                warning("build_not_paced", error=error.what)
+            self.step()
             self._over.wait(shares.LOOK_S)
 
 
