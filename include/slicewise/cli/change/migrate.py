@@ -99,8 +99,8 @@ def _left(
 ) -> tuple[tuple[Migration, ...], tuple[Changed, ...]]:
     """Migrations that are left, by what is deployed and built now; and the project's changes that
     would be deployed along with them."""
-    from slicewise.features.naming import version_of
     from slicewise.features.plan.changes.projects import beside, migrations, whole
+    from slicewise.features.plan.deployment import base_of
     from slicewise.features.plan.planner import plan as planned
     from slicewise.features.project import load_project
     from slicewise.local import deploy
@@ -110,7 +110,7 @@ def _left(
     with deployed(settings, plan=plan) as (store, stored):
         now = deploy.require_units(stored)
         after = whole(project, now, probes=settings.probes == "on")
-        has_versions = any(version_of(name) is not None for name in now.views)
+        has_versions = any(base_of(name) != name for name in now.views)
         stood = read_registry(settings, store).stood if has_versions else ()
         left = migrations(
             project,
