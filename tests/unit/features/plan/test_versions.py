@@ -252,6 +252,21 @@ def test_a_schema_is_not_changed_below_a_version(project: Project) -> None:
         project.applies(view(SUMS, where=LONG))
 
 
+def test_a_column_is_added_below_versions(project: Project) -> None:
+    """None of them reads it, so each stays what it was."""
+    project.applies(view(SUMS))
+    stands = project.applies(view(SUMS, where=LONG))
+    assert set(stands.views) == {"listening", "listening@2"}
+    more = SOURCE.replace('"double"', '"double", "skips": "int64"')
+    assert more != SOURCE
+    project.file.write_text(more + view(SUMS, where=LONG))
+    after = whole(plan(load_project(project.file)), stands, probes=True)
+    assert [u.storage_fingerprint for u in after.units] == [
+        u.storage_fingerprint for u in stands.units
+    ]
+    assert dict(after.source("plays").columns)["skips"] == "long"
+
+
 def test_a_version_that_lacks_what_is_read_is_not_promoted(project: Project) -> None:
     project.applies(view(COUNTS))
     project.applies(view(COUNTS, SUMS, where=LONG), BEST)
