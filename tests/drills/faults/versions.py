@@ -37,6 +37,8 @@ VIEW = "by_card_and_shop"
 _LOGIC = 'slice="10s",\n    where="amount > 0"'
 """The part of the project that another version changes."""
 _ENDS_S = 300.0
+_BEGINS_S = 120.0
+"""Seconds of waiting for a build to begin, after which it is killed all the same."""
 _ROUNDS = 3
 """Pairs of promotions."""
 
@@ -173,12 +175,27 @@ def retire(run: Run, *names: str, kills: int = 0) -> None:
     changes(run, lambda before: retired(before, names), "retire", *names, kills=kills)
 
 
+def await_hours(scene: Scene, command: Command, since_us: int) -> None:
+    """Waits until hours of a version are computed or written, or the command is over."""
+    ends = time.monotonic() + _BEGINS_S
+    while command.process.poll() is None and time.monotonic() < ends:
+        with deploy.connected(scene.platform.settings) as store:
+            stored = deploy.current(store)
+            deployment = deploy.require_units(stored)
+            now = deploy.waiting(store, deployment, stored.metadata, "", since_us)
+        if any("hours" in text.partition("; ")[2] for text in now.values()):
+            return
+        time.sleep(0.2)
+
+
 def build(run: Run, kills: int = 0) -> None:
     """Builds what is not built, as a person does without Airflow."""
     scene = run.scene
     for _ in range(kills):
+        since_us = time.time_ns() // 1000
         command = Command(scene, "rebuild", "--here")
-        run.some(3, 25)
+        await_hours(scene, command, since_us)
+        run.some(0, 5)
         run.kills += command.kill()
         for name in set(versions(current(scene))) & unbuilt(scene):
             refused = Command(scene, "promote", name)
@@ -210,6 +227,7 @@ def killed_apply(run: Run) -> None:
 
 def killed_build(run: Run) -> None:
     late(run)
+    run.scene.await_applied()  # what comes before a version's start is its history
     if not unbuilt(run.scene):
         apply(run)
     build(run, kills=run.times)
@@ -296,7 +314,9 @@ def build_beside_compaction(run: Run) -> None:
     Late events come for them."""
     scene = run.scene
     late(run)
+    scene.await_applied()  # what comes before a version's start is its history
     apply(run)
+    assert unbuilt(scene), "the version has no history to build"
     late(run)
     command, job = Command(scene, "rebuild", "--here"), Compaction.of(scene)
     while command.process.poll() is None:
