@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -101,6 +101,7 @@ def deploy(
     """
     stored = current(store)
     before = stored.metadata
+    refuse_shared_topics(deployment.sources)
     _refuse_cuts(settings, deployment, stored.deployment)
     with KafkaLog(settings.kafka_bootstrap) as log:
         for source in deployment.sources:
@@ -125,6 +126,25 @@ def deploy(
     except StoreUnavailable as error:  # the deployment stands
         warning("deployment_not_recorded", reason=error.what)
     return metadata
+
+
+def refuse_shared_topics(sources: Sequence[Source]) -> None:
+    """Raise DefinitionError where another source reads the topic of one that has a history.
+
+    Its import would be refused, after the topic's early records were refused for it.
+    """
+    for source in sources:
+        if source.history_until_us is None:
+            continue
+        for other in sources:
+            if other.name != source.name and other.topic == source.topic:
+                raise DefinitionError(
+                    f"source {other.name!r} reads topic {source.topic!r} too, and a history "
+                    "needs a topic of its own",
+                    where=f"source {source.name!r}",
+                    expected="one source over the topic",
+                    next_step="declare one source over the topic, or leave history= out",
+                )
 
 
 def _refuse_cuts(settings: Settings, new: Deployment, deployed: Deployment | None) -> None:
