@@ -14,12 +14,13 @@ import slicewise as sw
 from slicewise.cli.clean_hour import why_not_clean
 from slicewise.cli.hour_states import ViewHours, calendar
 from slicewise.errors import CommitConflict, DataLoss
-from slicewise.features.own import history_id
+from slicewise.features.own import HISTORY_PARTITION, history_id
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.healing.record import PART, Healing, Job
 from slicewise.lifecycle.hours import HourState
 from slicewise.lifecycle.jobs import hour_text
+from slicewise.local import deploy
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.compact_run import Request, UnitRun, compact
 from slicewise.spark.lake.compaction import HourJob, UnitTable
@@ -228,6 +229,15 @@ def test_an_archive_beside_a_history_that_takes_a_number_far_above_fails_and_goe
         assert scan_events(table, source).num_rows == 20
         offsets = table.scan(row_filter="kind = 'good'").to_arrow()["offset"].to_pylist()
         assert sorted(offsets) == list(range(20))
+        # the store does not count the history yet: no hour is to have a part of it
+        whole = context.archive("beside").state
+        assert whole.offset_vector.get((taken.topic_id, HISTORY_PARTITION)) == 1
+        assert context.archives["beside"].archive_version == 1
+        assert compact(context, Request(None)).failed == []
+    deploy.contain_history(shared.settings, source, taken.topic_id, 1)
+    with shared.context() as context:
+        context.archive("beside")
+        assert context.archives["beside"] == whole
 
 
 @pytest.mark.parametrize(("part", "commit"), [("archive", committed), ("compaction", replace)])

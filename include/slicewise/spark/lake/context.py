@@ -22,6 +22,7 @@ from slicewise.spark.lake.compaction import UnitTable
 from slicewise.spark.lake.publish_hours import StoreRef
 from slicewise.stores.lake.archive import ArchiveState, load, newest_by_hour
 from slicewise.stores.lake.catalog import Catalog
+from slicewise.stores.lake.imported.history import taken_in
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.archive_versions import (
@@ -37,6 +38,7 @@ from slicewise.stores.online.operations.status import publish_gaps
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.rules.decisions import check_clock
+from slicewise.stores.recovery.beginning import of_topic
 from slicewise.stores.recovery.schema_offsets import settled
 
 
@@ -88,14 +90,22 @@ class Context:
         done = Archiver(
             self.session, self.settings, self.catalog, declared, self.clock, starts, deployed
         ).run()
-        self.archives[source] = done.state
-        if done.state.archive_version:
-            self.store.run(
-                PutArchiveVersion(source, done.state.archive_version, done.state.offset_vector)
-            )
+        state = self.archives[source] = self._without_uncounted_history(source, done.state)
+        if state.archive_version:
+            self.store.run(PutArchiveVersion(source, state.archive_version, state.offset_vector))
         # a store that was emptied learns again what its answers will lack, before any view is ready
         publish_gaps(self.store, source, done.accepted_gaps)
         return done
+
+    def _without_uncounted_history(self, source: str, state: ArchiveState) -> ArchiveState:
+        """The archive as it was before a history that the store does not count yet: its views are
+        built anew with it, and until then no hour has a part of it."""
+        taken = taken_in(self.catalog, source)
+        if taken is None:
+            return state
+        history = of_topic(state.offset_vector, taken.topic_id)
+        counted = self.metadata.committed.dominates(history)
+        return state if counted else state.below(taken.archive_version)
 
     def _deployed(self, source: str) -> Source | None:
         """The source as it is deployed now."""

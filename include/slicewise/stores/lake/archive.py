@@ -9,7 +9,7 @@ hour's newest event is known from the table's metadata alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,11 @@ class ArchiveState:
     @property
     def offset_vector(self) -> OffsetVector:
         return self.offset_vectors.get(self.archive_version, OffsetVector())
+
+    def below(self, archive_version: int) -> ArchiveState:
+        """The same without this archive and those after it."""
+        kept = {n: vector for n, vector in self.offset_vectors.items() if n < archive_version}
+        return replace(self, offset_vectors=kept)
 
     def contained(self, offset_vector: OffsetVector) -> int:
         """The newest archive all of whose events `offset_vector` contains; 0 if there is none."""
