@@ -117,7 +117,7 @@ def test_what_finds_the_buffer_full_is_lost_and_counted() -> None:
 
 def test_what_the_broker_does_not_take_in_time_is_lost_and_counted() -> None:
     async def played() -> None:
-        counted = Counted(deployment(), NOWHERE, patience_s=1.0)
+        counted = Counted(deployment(), NOWHERE, patience_s=1.5)
         begun = time.perf_counter()
         for user in "abc":
             counted.log.take(request_of("logged", user), answer_of(user), None, "c", 0.01)
@@ -161,7 +161,7 @@ def test_an_entity_that_cannot_be_written_keeps_none_of_the_others_back(
     Breaking(monkeypatch)
 
     async def played() -> None:
-        counted = Counted(deployment(), NOWHERE, patience_s=1.0)
+        counted = Counted(deployment(), NOWHERE, patience_s=1.5)
         take = counted.log.take
         take(request_of("logged", "a", "bad", "b"), answer_of("a", "bad", "b"), None, "c", 0.01)
         take(request_of("logged", "c"), answer_of("c"), None, "c", 0.01)
