@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 _DEFINITIONS = ("Feature", "FeatureSet", "FeatureView", "KafkaSource", "case")
 _LOGS = ("label_log", "prediction_log", "request_log")
-_LOG_VIEWS = ("label_view", "prediction_view", "request_view")
+_LOG_VIEWS = ("label_view", "matching_view", "prediction_view", "request_view")
 _WINDOWS = ("exact_range", "hopping", "lifetime", "rows", "session", "sliding", "tumbling")
 AGGREGATES = (
     "argmax",
@@ -134,6 +134,7 @@ if TYPE_CHECKING:
     from slicewise.features.declare.log_sources import prediction_log as prediction_log
     from slicewise.features.declare.log_sources import request_log as request_log
     from slicewise.features.declare.log_views import label_view as label_view
+    from slicewise.features.declare.log_views import matching_view as matching_view
     from slicewise.features.declare.log_views import prediction_view as prediction_view
     from slicewise.features.declare.log_views import request_view as request_view
     from slicewise.features.expectations import expect as expect

@@ -119,6 +119,12 @@ class Metrics:
             ["kind"],
             registry=self.registry,
         )
+        self.matched_labels = Counter(
+            "slicewise_matched_labels_total",
+            "Labels that came without their prediction, by whether one was set beside them",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.listening_failures = Counter(
             "slicewise_listening_failures_total",
             "Times that the background listener broke; freshness is not current meanwhile",

@@ -48,6 +48,7 @@ predictions = sw.prediction_log()
 labels = sw.label_log()
 by_set = sw.request_view(requests)
 by_model = sw.prediction_view(predictions)
+by_id = sw.matching_view(predictions)
 matured = sw.label_view(labels)
 FEATURES = [
     "listening:plays_10m",
@@ -177,6 +178,7 @@ def test_answers_are_logged_watched_and_answered_again(tmp_path: Path) -> None:
         assert "slicewise_lost_answers_total{" not in metrics
         a_model_is_judged(running, given)
         a_version_is_judged_beside_the_live_one(running)
+        bare_labels_are_set_beside_their_predictions(running)
 
 
 def a_model_is_judged(running: Stack, given: dict[str, dict[str, Any]]) -> None:
@@ -256,6 +258,33 @@ def a_version_is_judged_beside_the_live_one(running: Stack) -> None:
     assert (report["measured"], report["scores_of_a"]) == (40, "computed")
     assert report["measures"] == report["measures_of_a"]
     assert report["inputs"]["models"] == dict.fromkeys(("own@2", "own"), trained[0]["sha256"])
+
+
+def bare_labels_are_set_beside_their_predictions(running: Stack) -> None:
+    labels = [{"prediction_id": f"p{n}", "label": "fair"} for n in range(40, 50)]
+    url = f"{running.settings.serving_url}/v1/outcomes"
+    body = {"labels": [*labels, {"prediction_id": "of nobody", "label": "fair"}]}
+    answer = httpx.post(url, json=body, timeout=30, trust_env=False)
+    assert answer.json() == {"predictions": 0, "labels": 11}, answer.text
+    events = [json.loads(value) for *_, value in running.records("labels")]
+    matched = {event["prediction_id"]: event for event in events if event["label"] == "fair"}
+    for n in range(40, 50):
+        event = matched[f"p{n}"]
+        assert (event["model"], event["score"]) == ("fraud", n / 50)
+        assert event["predicted"] == ("fraud" if n % 2 else "fair")
+    assert matched["of nobody"]["model"] is None
+    metrics = httpx.get(f"{running.settings.serving_url}/metrics", trust_env=False).text
+    assert 'slicewise_matched_labels_total{outcome="matched"} 10.0' in metrics
+    assert 'slicewise_matched_labels_total{outcome="unmatched"} 1.0' in metrics
+    running.wait_applied("labels")
+    [watched] = running.request(
+        features=["labels_by_model:labels_1h", "labels_by_model:accuracy_1h"],
+        entities=[{"model": "fraud"}],
+    )["results"]
+    assert watched["values"] == {
+        "labels_by_model:labels_1h": 50,
+        "labels_by_model:accuracy_1h": 35 / 50,
+    }
 
 
 def outcomes(running: Stack) -> dict[str, int]:

@@ -69,7 +69,8 @@ def label_view(
 ) -> FeatureView:
     """View of labels by model: how many, mean, share of right classes, mean error of scores.
 
-    The last two are of labels whose caller sent `predicted`, or `score` and `value`, with them.
+    The last two are of labels with `predicted`, or `score` and `value`: as their caller sent them,
+    or as `matching_view` has them.
     """
     return FeatureView(
         name,
@@ -89,4 +90,25 @@ def label_view(
             Feature("squared_error", agg.mean("squared_error"), windows=windows),
         ],
         description="Labels that matured, beside what was predicted, by model.",
+    )
+
+
+def matching_view(
+    source: KafkaSource, name: str = "predictions_by_id", *, within: str = "7d"
+) -> FeatureView:
+    """View of predictions by their id: labels that come without their prediction find it there.
+
+    within: how long after its prediction a label may come. The store keeps each prediction so long.
+    """
+    return FeatureView(
+        name,
+        source=source,
+        entity=["prediction_id"],
+        features=[
+            Feature("models", agg.distinct_count("model"), windows=[within]),
+            Feature("model", agg.last("model"), windows=[within]),
+            Feature("score", agg.last("score"), windows=[within]),
+            Feature("predicted", agg.last("predicted"), windows=[within]),
+        ],
+        description="What was predicted last under an id, which its label is set beside.",
     )

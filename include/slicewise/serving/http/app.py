@@ -19,7 +19,8 @@ from urllib.parse import parse_qs, unquote
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import SlicewiseError, UnknownName
-from slicewise.serving.answering.requests import parse_body
+from slicewise.serving.answering.answer import Answer
+from slicewise.serving.answering.requests import FeaturesRequest, parse_body
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.factory import asynchronous
 from slicewise.serving.http import describe, leaderboard_page, openapi, page
@@ -254,11 +255,15 @@ class App:
                 body = parse_outcomes(given, msgpack=packed_in)
                 catalog = await self.connection.run(self.service.load())
                 now_us = self.service.clock.now_us()
-                events = await self.outcomes.checked(body, catalog.deployment, now_us)
+                matched = await self.outcomes.matched(body, catalog.deployment, self._read)
+                events = await self.outcomes.checked(body, catalog.deployment, now_us, matched)
             await self.outcomes.write(events)
             return encoded(200, self.outcomes.count(body), msgpack=packed_out)
         except Exception as error:  # noqa: BLE001
             return self._failures.response(error, msgpack=packed_out)
+
+    async def _read(self, request: FeaturesRequest) -> Answer:
+        return await self.connection.run(self.service.read(request))
 
     async def _other(self, scope: Scope, receive: Receive, path: str, method: str) -> Response:
         if path == _OUTCOMES:

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import xxhash
 
-from slicewise.client.answers import Entity
+from slicewise import log
 from slicewise.client.instants import instant_us
-from slicewise.errors import BadRequest, Overloaded, StoreUnavailable, UnknownName
+from slicewise.errors import (
+    BadRequest,
+    Overloaded,
+    SlicewiseError,
+    StoreUnavailable,
+    UnknownName,
+)
 from slicewise.features.plan.deployment import Deployment
+from slicewise.serving.answering.answer import Answer
+from slicewise.serving.answering.requests import FeaturesRequest
+from slicewise.serving.logged import matching
+from slicewise.serving.logged.bodies import MAX_EVENTS as MAX_EVENTS
+from slicewise.serving.logged.bodies import Label
+from slicewise.serving.logged.bodies import OutcomesBody as OutcomesBody
+from slicewise.serving.logged.bodies import Prediction as Prediction
+from slicewise.serving.logged.bodies import parse_outcomes as parse_outcomes
 from slicewise.serving.logged.records import entity_text
 from slicewise.serving.metrics import Metrics
 
 if TYPE_CHECKING:
     from slicewise.stores.log.producer import EventWriter
 
-MAX_EVENTS = 1_000
-"""Predictions and labels of one request."""
-MAX_TEXT = 1_000
-"""Characters of a text in them."""
 MAX_EVENT_BYTES = 1 << 16
 """Bytes of an event as it stands in its topic."""
 WAITING = 5_000
@@ -35,96 +45,10 @@ AT_ONCE = 50
 """Events that are written in one turn of the loop."""
 
 
-class Prediction(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A prediction of a model. prediction_id names it, together with the model. request_id: of the
-    features that it was made of; entity: whom it is of; predicted: the class."""
-
-    prediction_id: str
-    model: str
-    score: float | None = None
-    predicted: str | None = None
-    predicted_at: str | int | None = None
-    request_id: str | None = None
-    entity: Entity | None = None
-
-
-class Label(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The truth about a prediction, as it came out: a class (`label`) or a number (`value`). model,
-    score, predicted: the prediction's, where they are to be compared as they come."""
-
-    prediction_id: str
-    label: str | None = None
-    value: float | None = None
-    happened_at: str | int | None = None
-    model: str | None = None
-    score: float | None = None
-    predicted: str | None = None
-
-
-class OutcomesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Body of `POST /v1/outcomes`. An event that is sent again within an hour counts once."""
-
-    predictions: list[Prediction] = msgspec.field(default_factory=list)
-    labels: list[Label] = msgspec.field(default_factory=list)
-
-
+Reading = Callable[[FeaturesRequest], Awaitable[Answer]]
 Event = tuple[str, bytes, bytes]
 """Topic, key and value."""
-_JSON = msgspec.json.Decoder(OutcomesBody)
-_MSGPACK = msgspec.msgpack.Decoder(OutcomesBody)
 _ENCODER = msgspec.json.Encoder()
-
-
-def parse_outcomes(body: bytes, *, msgpack: bool = False) -> OutcomesBody:
-    """The outcomes of a body in JSON or msgpack. Raises BadRequest, which names the event."""
-    try:
-        decoded = (_MSGPACK if msgpack else _JSON).decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise BadRequest(
-            f"the body holds no outcomes: {error}",
-            where="body",
-            expected='{"predictions": [{"prediction_id", "model", "score", …}, …], '
-            '"labels": [{"prediction_id", "label" or "value", …}, …]}',
-            next_step="see /openapi.json",
-        ) from error
-    events = len(decoded.predictions) + len(decoded.labels)
-    if not 1 <= events <= MAX_EVENTS:
-        raise BadRequest(
-            f"{events} predictions and labels",
-            where="body",
-            expected=f"from 1 to {MAX_EVENTS}",
-            next_step="send them in several requests" if events else "send one at least",
-        )
-    for i, one in enumerate(decoded.predictions):
-        _check(one, f"predictions[{i}]")
-    for i, label in enumerate(decoded.labels):
-        _check(label, f"labels[{i}]")
-    return decoded
-
-
-def _check(one: Prediction | Label, where: str) -> None:
-    values = {name: getattr(one, name) for name in one.__struct_fields__}
-    for name, value in values.items():
-        long = isinstance(value, str) and len(value) > MAX_TEXT
-        if long or (isinstance(value, float) and not math.isfinite(value)):
-            raise BadRequest(
-                f"{len(value)} characters" if long else f"{value} is no number",
-                where=f"{where}.{name}",
-                expected=f"at most {MAX_TEXT}" if long else "a finite number, or none",
-                next_step="correct it; nothing of this request was taken",
-            )
-    lacking = "prediction_id" if not one.prediction_id else ""
-    if isinstance(one, Prediction):
-        lacking = lacking or ("model" if not one.model else "")
-    elif one.label is None and one.value is None:
-        lacking = lacking or "label"
-    if lacking:
-        raise BadRequest(
-            f"{lacking} is missing",
-            where=f"{where}.{lacking}",
-            expected="a label, or a value" if lacking == "label" else "a text",
-            next_step="add it; nothing of this request was taken",
-        )
 
 
 class Outcomes:
@@ -133,14 +57,41 @@ class Outcomes:
     def __init__(self, bootstrap: str, metrics: Metrics, patience_s: float = PATIENCE_S) -> None:
         """bootstrap: the broker's address; empty: there is none."""
         self._bootstrap, self._patience_s = bootstrap, patience_s
-        self._counted = metrics.outcomes
+        self._counted, self._matched = metrics.outcomes, metrics.matched_labels
         self._writer: EventWriter | None = None
         self._timer: asyncio.TimerHandle | None = None
 
+    async def matched(
+        self, body: OutcomesBody, deployment: Deployment, read: Reading
+    ) -> Mapping[int, Label]:
+        """Labels beside the predictions that the store has of them, by their position. read:
+        answers a request."""
+        labels = matching.unmatched(body)
+        refs = matching.matching_refs(deployment) if labels else None
+        if refs is None:
+            return {}
+        stored = matching.sent_along(body.predictions)
+        wanted = [i for i, label in labels.items() if label.prediction_id not in stored]
+        if wanted:
+            try:
+                request = matching.request_of([labels[i] for i in wanted], refs)
+                stored |= matching.answered(await read(request))
+            except SlicewiseError as error:  # a label is not lost because its prediction is
+                log.warning("labels_not_matched", labels=len(wanted), error=str(error))
+        both = matching.matched(labels, stored)
+        self._matched.labels("matched").inc(len(both))
+        self._matched.labels("unmatched").inc(len(labels) - len(both))
+        return both
+
     async def checked(
-        self, body: OutcomesBody, deployment: Deployment, now_us: int
+        self,
+        body: OutcomesBody,
+        deployment: Deployment,
+        now_us: int,
+        matched: Mapping[int, Label] = MappingProxyType({}),
     ) -> Sequence[Event]:
-        """The events of a body. Raises UnknownName where no source takes them, and BadRequest."""
+        """The events of a body. matched: labels beside their predictions, by their position.
+        Raises UnknownName where no source takes them, and BadRequest."""
         events: list[Event] = []
         if body.predictions:
             topic = _topic(deployment, "predictions")
@@ -151,7 +102,8 @@ class Outcomes:
             topic = _topic(deployment, "labels")
             for i, label in enumerate(body.labels):
                 await _breathe(i)
-                events.append((topic, *_label(label, now_us, f"labels[{i}]")))
+                both = matched.get(i, label)
+                events.append((topic, *_label(label, both, now_us, f"labels[{i}]")))
         return events
 
     def count(self, body: OutcomesBody) -> Mapping[str, int]:
@@ -276,18 +228,24 @@ def prediction_event(one: Prediction, now_us: int, where: str) -> tuple[bytes, b
     return one.prediction_id.encode(), _encoded(record, where)
 
 
-def _label(one: Label, now_us: int, where: str) -> tuple[bytes, bytes]:
-    content: dict[str, Any] = {
-        "prediction_id": one.prediction_id,
-        "model": one.model,
-        "happened_at": _instant(one.happened_at, f"{where}.happened_at"),
-        "label": one.label,
-        "value": one.value,
-        "score": one.score,
-        "predicted": one.predicted,
-    }
-    record = {"event_id": _id_of(content), "logged_at": now_us, **content}
-    return one.prediction_id.encode(), _encoded(record, where)
+def _label(given: Label, both: Label, now_us: int, where: str) -> tuple[bytes, bytes]:
+    """Key and value of a label's event. both: the same beside its prediction. The id is of what was
+    given, so that a label that is sent again counts once whatever is known of its prediction."""
+    happened_us = _instant(given.happened_at, f"{where}.happened_at")
+
+    def content(of: Label) -> dict[str, Any]:
+        return {
+            "prediction_id": of.prediction_id,
+            "model": of.model,
+            "happened_at": happened_us,
+            "label": of.label,
+            "value": of.value,
+            "score": of.score,
+            "predicted": of.predicted,
+        }
+
+    record = {"event_id": _id_of(content(given)), "logged_at": now_us, **content(both)}
+    return given.prediction_id.encode(), _encoded(record, where)
 
 
 def _id_of(content: object) -> str:
