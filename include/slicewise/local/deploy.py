@@ -156,7 +156,7 @@ def _refuse_cuts(settings: Settings, new: Deployment, deployed: Deployment | Non
     for source in new.sources:
         until_us = source.history_until_us
         then = before.get(source.name)
-        if until_us == (None if then is None else then.history_until_us):
+        if then is not None and until_us == then.history_until_us:
             continue
         if until_us is not None and until_us > time.time_ns() // 1000:
             raise DefinitionError(

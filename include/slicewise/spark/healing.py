@@ -159,9 +159,14 @@ class Healer:
         its archive does."""
         topics = {} if self._backup is None else self._backup.topics
         topic_id = topics.get(own.history_topic(source.topic, source.name))
-        if topic_id is None or metadata.committed.dominates(of_topic(self.lost, topic_id)):
+        lost = OffsetVector() if topic_id is None else of_topic(self.lost, topic_id)
+        if topic_id is None or metadata.committed.dominates(lost):
             return None
-        return topic_id, of_topic(self.archived(source.name).offset_vector, topic_id)
+        archived = of_topic(self.archived(source.name).offset_vector, topic_id)
+        if not archived.dominates(lost):
+            warning("history_not_archived", source=source.name)  # a person's
+            return None
+        return topic_id, archived
 
     def lost_of(self, topic_id: str, metadata: StoreMetadata) -> int:
         return sum(

@@ -94,7 +94,10 @@ def _of_model(api: AirflowApi, model: str) -> list[DagRun]:
 
 def _trained(report: Mapping[str, Any]) -> dict[str, datetime]:
     """Model -> when its newest version was trained, of those that have one."""
-    versions = {one["model"]: one["versions"] for one in report["models"]}
+    versions = {
+        one["model"]: [version for version in one["versions"] if "damaged" not in version]
+        for one in report["models"]
+    }
     return {
         name: max(datetime.fromisoformat(one["trained_at"]) for one in of)
         for name, of in versions.items()

@@ -48,7 +48,7 @@ def trained(context: Any) -> dict[str, Any]:
     listed: Any = run_command("models", model, "--json")
     live = str(listed["models"][0]["live"] or "")
     versions: list[dict[str, Any]] = listed["models"][0]["versions"]
-    of_live = [one["measures"] for one in versions if one["live"]]
+    of_live = [one.get("measures", {}) for one in versions if one["live"]]  # none if it is damaged
     _describe(
         context,
         run=str(context["dag_run"].run_id),

@@ -79,7 +79,9 @@ def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
             "measures": {},
             "trained_at": AT.isoformat(),
         }
-        model = {"model": "delay", "live": live, "versions": [version] if live else []}
+        # a version whose manifest is damaged keeps no other back
+        damaged = {"model": "delay@7", "live": False, "damaged": "no JSON", "path": "/x"}
+        model = {"model": "delay", "live": live, "versions": [version, damaged] if live else []}
         reports = {"train": TRAINED, "models": {"models": [model]}, "backtest": BACKTEST}
         reports |= {"promote-model": {"model": "delay@2", "before": live}, **more}
         (tmp_path / "reports.json").write_text(json.dumps(reports))

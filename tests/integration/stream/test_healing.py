@@ -284,8 +284,11 @@ def test_a_store_of_before_a_history_was_taken_in_gets_it_back_from_the_archive(
     driver = platform.driver()
     lost = platform.look(driver)
     assert driver.lost == OffsetVector({(platform.history, HISTORY_PARTITION): 7})
-    platform.archive = whole.committed
     with platform.store() as store:
+        assert driver.bridged(store, platform.deployment, lost) is lost, (
+            "the archive lacks it too: a person's"
+        )
+        platform.archive = whole.committed
         healed = driver.bridged(store, platform.deployment, lost)
         assert healed.committed == whole.committed
         assert healed.topics == whole.topics

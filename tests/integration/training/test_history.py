@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -26,6 +27,7 @@ from slicewise.local.servers import redis as redis_server
 from slicewise.local.servers.state import StateFolder
 from slicewise.stores.lake.archive import load
 from slicewise.stores.lake.catalog import open_catalog
+from slicewise.stores.lake.hour_files import from_text
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.stack import Stack, stack_of
 
@@ -86,6 +88,8 @@ class World:
     after: list[dict[str, Any]]
     bad: dict[str, int]
     imports: list[dict[str, Any]] = field(default_factory=list)
+    staged: Path = Path()
+    """Copy of the record of an import that was killed."""
     before_import: dict[bytes, bytes | None] = field(default_factory=dict)
     """Content of the store once all was deployed."""
 
@@ -162,7 +166,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         operator = operator_of(stack)
         deployed = {key: operator.dump(key) for key in operator.scan_iter(match="*")}
         operator.close()
-        yield World(stack, before, after, bad, before_import=deployed)
+        yield World(stack, before, after, bad, before_import=deployed, staged=folder / "staged")
 
 
 def log_of(world: World, source: str) -> pa.Table:
@@ -211,6 +215,10 @@ def test_a_killed_import_goes_on_to_the_same_rows_and_shows_nothing_before(world
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     assert log_of(world, "imported").num_rows == 0, "nothing is shown of a part"
+    shutil.copytree(staged, world.staged)
+    # maintenance removes what no snapshot has, once it is some days old
+    first = json.loads((staged / "part-00000.json").read_text())["files"]
+    Path(from_text(first[0]).file_path.removeprefix("file://")).unlink()
     planned = json.loads(stack.cli("import-history", "imported", "--plan", "--json").stdout)
     assert 0 < planned["written"] < planned["rows"]
     # a table that changes between the two
@@ -250,6 +258,19 @@ def test_what_is_archived_is_not_taken_in_again_and_no_other_table_is(world: Wor
     assert "the archive holds another history" in other.stderr
     (table / "more.parquet").unlink()
     assert identity(world) == stood
+
+
+def test_what_is_archived_keeps_its_files_though_an_import_is_begun_anew(world: World) -> None:
+    """A kill between the commit and the end leaves the record of files that are archived by now."""
+    stack = world.stack
+    stood = identity(world)
+    shutil.copytree(world.staged, stack.settings.state_dir / "history" / "imported")
+    again = json.loads(
+        stack.cli("import-history", "imported", "--anew", "--no-wait", "--json").stdout
+    )
+    assert not again["new"]
+    assert identity(world) == stood
+    assert not (stack.settings.state_dir / "history" / "imported").exists()
 
 
 def test_a_cut_that_has_not_come_or_is_another_than_the_archives_is_refused(world: World) -> None:

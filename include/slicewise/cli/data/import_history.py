@@ -89,6 +89,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     views = [] if stood is None else contained(stood)
     if stood is not None and views:
         imported = Imported(stood, {}, is_new=False)
+        work.forget()
     else:
         with bars(_notify, wanted=not arguments.json) as notify:
             imported = work.run(notify)

@@ -94,8 +94,10 @@ def objections(report: Mapping[str, Any] | None, least: int) -> tuple[str, ...]:
     seen, measured = [], int(report.get("measured") or 0)
     if measured < least:
         seen.append(f"{measured:,} rows are measured, and {least:,} are wanted")
-    elif not report.get("gain"):
+    elif not (gain := report.get("gain")):
         seen.append("the backtest compares nothing")
+    elif "within" in gain and gain["within"] is None:
+        seen.append("all rows are of one entity, whose difference may be chance")
     if leaks := report.get("leaks"):
         names = ", ".join(str(leak["feature"]) for leak in leaks[:5])
         seen.append(f"it looks like a leak: {names}")

@@ -109,6 +109,10 @@ class HourFiles:
         for file in files:
             self._io.delete(file.file_path)
 
+    def stand(self, files: Iterable[DataFile]) -> bool:
+        """Tells whether all of them are there."""
+        return all(self._io.new_input(file.file_path).exists() for file in files)
+
     def _whole(self, table: pa.Table) -> pa.Table:
         """All columns of the table, in its order."""
         named = set(table.schema.names)

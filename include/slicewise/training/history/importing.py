@@ -180,7 +180,7 @@ class Import:
             for number, part in enumerate(census.parts(staged["part_rows"])):
                 name = f"part-{number:05d}.json"
                 written = self._read(name)
-                if written is None:
+                if written is None or not files.stand(written["files"]):
                     written = self._write(table, files, part, offset)
                     self._keep(name, written)
                 offset += written["rows"]
@@ -216,12 +216,17 @@ class Import:
         taken = taken_in(self.catalog, self.source.name)
         return taken if taken is not None and taken.until_us == self.until_us else None
 
+    def forget(self) -> None:
+        """Removes the record of what was written: the archive holds it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def discard(self) -> None:
-        """Removes what an import that was stopped has written."""
-        from slicewise.stores.lake.imported.history import HistoryFiles
+        """Removes what an import that was stopped has written; of one that is archived its record
+        alone."""
+        from slicewise.stores.lake.imported.history import HistoryFiles, taken_in
 
         staged = self._read("plan.json")
-        if staged is not None:
+        if staged is not None and taken_in(self.catalog, self.source.name) is None:
             files = HistoryFiles.of(
                 self.catalog,
                 self.source,
@@ -231,7 +236,7 @@ class Import:
             )
             for path in sorted(self.folder.glob("part-*.json")):
                 files.remove(json.loads(path.read_text())["files"])
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.forget()
 
     def _opened(self) -> Any:
         return opened(

@@ -41,6 +41,10 @@ def test_a_rule_promotes_by_the_verdict(rule: str, verdict: str, action: str) ->
         (None, "there is no backtest"),
         (report(measured=199), "199 rows are measured, and 200 are wanted"),
         (report(gain=None), "the backtest compares nothing"),
+        (
+            report(gain={"verdict": "no difference", "difference": 0.8, "within": None}),
+            "all rows are of one entity, whose difference may be chance",
+        ),
         (report(leaks=[{"feature": "a:b"}]), "it looks like a leak: a:b"),
         (report(labels_before_answers=6), "6 labels came before their answers"),
         (

@@ -126,6 +126,11 @@ class HistoryFiles:
             rows.append((None, pa.table({**identity, **fixed})))
         return [to_text(file) for file in self.files.write(rows)]
 
+    def stand(self, files: Sequence[str]) -> bool:
+        """Tells whether all of them are there: maintenance removes files that no snapshot has once
+        they are some days old."""
+        return self.files.stand(map(from_text, files))
+
     def remove(self, files: Sequence[str]) -> None:
         """Removes files that no snapshot has."""
         self.files.remove(map(from_text, files))
